@@ -1,7 +1,7 @@
-"""What is in the files of a log, as lines for people: those of Apache Kafka's dump tool.
+"""Dump of a log's files as text, in the format of Apache Kafka's `kafka-dump-log`.
 
-Where Kafka's tool reports damage (an index that does not fit its log, offsets with gaps) the
-complaints come as the last lines.
+Damage that Kafka's tool reports (an index that does not match its log, gaps between offsets) comes as the
+last lines.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from barnabas.core.errors import InvalidRecord, KafkaError
 from barnabas.core.files import DataFile, RealFiles
 from barnabas.records.batch import NO_SEQUENCE, RecordBatch
 from barnabas.records.record import CONTROL_KEY, Record, end_transaction_marker, iterate_records
-from barnabas.storage import names
-from barnabas.storage.checkpoints import CorruptCheckpoint, parse
 from barnabas.storage.directory.directory_properties import META_PROPERTIES
+from barnabas.storage.files import names
+from barnabas.storage.files.checkpoints import CorruptCheckpoint, parse
+from barnabas.storage.files.failures import GarbledLog
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot
-from barnabas.storage.segment.batch_scan import GarbledLog, Header, find_batch, iterate_headers
+from barnabas.storage.segment.batch_scan import Header, find_batch, iterate_headers
 from barnabas.storage.segment.offset_index import OffsetIndex
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.time_index import TimeIndex
@@ -25,7 +26,7 @@ from barnabas.storage.segment.transaction_index import VERSION, parse_transactio
 
 
 def dump_file(path: Path, *, print_data: bool = False, deep: bool = False) -> Iterator[str]:
-    """The lines for one file; ValueError for a file that is none of a log's."""
+    """Dump one file as lines. Raises ValueError for a file that does not belong to a log."""
     yield f"Dumping {path}"
     found = names.parse_segment_file(path.name)
     if found is None:
@@ -41,17 +42,19 @@ def dump_file(path: Path, *, print_data: bool = False, deep: bool = False) -> It
         yield from _dump_time_index(path, base_offset)
     elif suffix == names.TRANSACTION_INDEX:
         yield from _dump_transaction_index(path)
+    elif suffix == names.TRANSACTION_INDEX_CHECKSUM:
+        yield f"crc: {path.read_bytes().hex()}"
     elif suffix == names.PRODUCER_SNAPSHOT:
         yield from _dump_snapshot(path)
 
 
 def _dump_small(path: Path) -> Iterator[str]:
-    """Checkpoints and properties are text already; what they say is checked on the way."""
+    """Dump a checkpoint or a properties file. Both are text; a checkpoint is also checked."""
     if path.name in (META_PROPERTIES, names.PARTITION_METADATA):
         yield from path.read_text().splitlines()
         return
     if path.name != names.LEADER_EPOCHS and not path.name.endswith("-checkpoint"):
-        raise ValueError("it is not a file of a log")
+        raise ValueError("not a file of a log")
     try:
         entries = parse(path.read_bytes())
     except CorruptCheckpoint as error:
@@ -62,7 +65,7 @@ def _dump_small(path: Path) -> Iterator[str]:
         yield from (f"topic: {words[0]} partition: {words[1]} offset: {words[-1]}" for words in entries)
 
 
-# -- the log ----------------------------------------------------------------------------------
+# --- log ---
 
 
 def _dump_log(path: Path, *, print_data: bool, deep: bool) -> Iterator[str]:
@@ -93,7 +96,7 @@ def _dump_log(path: Path, *, print_data: bool, deep: bool) -> Iterator[str]:
 
 
 def batch_line(batch: RecordBatch, position: int) -> str:
-    """One batch, as `kafka-dump-log` prints it."""
+    """Line of one batch, as `kafka-dump-log` prints it."""
     horizon = f"OptionalLong[{batch.base_timestamp}]" if batch.has_delete_horizon else "OptionalLong.empty"
     return (
         f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.record_count} "
@@ -107,7 +110,7 @@ def batch_line(batch: RecordBatch, position: int) -> str:
 
 
 def record_line(batch: RecordBatch, record: Record, *, print_data: bool) -> str:
-    """One record below its batch."""
+    """Line of one record below its batch."""
     sequence = batch.base_sequence
     if sequence != NO_SEQUENCE:
         sequence = (sequence + record.offset - batch.base_offset) & 0x7FFFFFFF
@@ -142,7 +145,7 @@ def _legacy_line(header: Header) -> str:
     )
 
 
-# -- what is derived --------------------------------------------------------------------------
+# --- derived files ---
 
 
 def _dump_offset_index(path: Path, base_offset: int) -> Iterator[str]:
@@ -154,7 +157,7 @@ def _dump_offset_index(path: Path, base_offset: int) -> Iterator[str]:
     mismatches = []
     for number, (relative, position) in enumerate(_entries(OffsetIndex, content)):
         if number and not relative:
-            return  # the unwritten rest of a file that was made large in advance
+            return  # the rest of the file was allocated in advance and never written
         offset = base_offset + relative
         batch = _header_at(file, position, end)
         if batch is None or batch.last_offset != offset:

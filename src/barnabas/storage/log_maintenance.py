@@ -1,6 +1,6 @@
-"""What happens to all logs from time to time: retention, flushes, checkpoints, expired producers.
+"""Periodic work on all logs: retention, flushes, checkpoints, expiry of producers.
 
-Each log is looked at for itself: what goes wrong with one keeps none of the others from its turn.
+An error of one log does not keep the others from their turn.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import TURN_MS_MAX
+from barnabas.core.reporting.error_isolation import sweeping
 from barnabas.core.scheduler import Cancellable
-from barnabas.core.sweeping import sweeping
-from barnabas.storage import checkpoints
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoints
-from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.files import checkpoints
+from barnabas.storage.files.environment import Environment, LogDirectory
 from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.producer_expiry import remove_expired_producers
 from barnabas.storage.log.retention import delete_old_segments
 
 
 class LogMaintenance:
-    """Owned by the log manager, whose logs and directories these are."""
+    """Owned by the log manager; `logs` and `directories` are its live tables."""
 
     def __init__(
         self,
-        settings: BrokerConfig,
+        config: BrokerConfig,
         environment: Environment,
         logs: Mapping[TopicPartition, Log],
         directories: Sequence[LogDirectory],
@@ -34,7 +35,7 @@ class LogMaintenance:
         directory_checkpoints: DirectoryCheckpoints,
         group_commit: GroupCommit,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._environment = environment
         self._logs = logs
         self._directories = directories
@@ -43,32 +44,32 @@ class LogMaintenance:
         self._group_commit = group_commit
         self._timers: list[Cancellable] = []
         self._retention: Cancellable | None = None
-        """What is left of it for the next turn."""
+        """Rest of a retention run, for the next turn of the loop."""
 
     def start(self) -> None:
-        settings, every = self._settings, self._environment.scheduler.every
+        config, every = self._config, self._environment.scheduler.every
         for period_ms, task in (
-            (settings.log_retention_check_interval_ms, self.apply_retention),
-            (settings.log_flush_scheduler_interval_ms, self.flush_dirty_logs),
-            (settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
-            (settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
-            (settings.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
-            (settings.producer_id_expiration_check_interval_ms, self.remove_expired_producers),
+            (config.log_retention_check_interval_ms, self.apply_retention),
+            (config.log_flush_scheduler_interval_ms, self.flush_dirty_logs),
+            (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
+            (config.producer_id_expiration_check_interval_ms, self.remove_expired_producers),
         ):
-            self._timers.append(every(period_ms, task, delay_ms=settings.log_initial_task_delay_ms))
+            self._timers.append(every(period_ms, task, delay_ms=config.log_initial_task_delay_ms))
 
     def stop(self) -> None:
-        """A checkpoint of no logs at all must not replace the last good one."""
+        """Cancel all timers, so that no checkpoint without logs replaces the last good one."""
         self._stop_retention()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
 
     def apply_retention(self) -> None:
-        """Delete old segments of every log, and close the files of those that no longer grow.
+        """Delete old segments of every log, and close the files of closed segments.
 
-        A thousand logs whose time has come together take a third of a second: in turns, so that nobody waits
-        for all of them.
+        A thousand logs that are due together take a third of a second. So the work is divided into turns, and
+        no request waits for all of them.
         """
         self._stop_retention()
         self._retain(self._all_logs())
@@ -82,9 +83,9 @@ class LogMaintenance:
         end_ms = monotonic_ms() + TURN_MS_MAX
         for log in logs:
             if self._logs.get(log.topic_partition) is not log:
-                continue  # it went in a turn between
+                continue  # it was deleted between two turns
             if self._cleaner.is_cleaning(log):
-                continue  # the segments being rewritten must stay; the cleaner comes back to this
+                continue  # segments being rewritten must stay; the cleaner applies retention afterwards
             with sweeping("retention of", log.topic_partition):
                 delete_old_segments(log)
                 log.segments.release_idle()
@@ -103,10 +104,10 @@ class LogMaintenance:
     def remove_expired_producers(self) -> None:
         for log in self._all_logs():
             with sweeping("the expiry of producers in", log.topic_partition):
-                log.remove_expired_producers()
+                remove_expired_producers(log)
 
     def checkpoint_recovery_points(self) -> None:
-        """Recovery points, and the epoch files that lag behind."""
+        """Checkpoint recovery points, and update outdated epoch files."""
         for log in self._all_logs():
             if log.leader_epochs.is_dirty:
                 with sweeping("the leader epochs of", log.topic_partition):
@@ -124,5 +125,5 @@ class LogMaintenance:
         self._checkpoints.write_soon(checkpoint, live)
 
     def _all_logs(self) -> Iterator[Log]:
-        """Those of this moment; some may go while they are looked at."""
+        """Current logs; some may be deleted during the iteration."""
         return iter(list(self._logs.values()))

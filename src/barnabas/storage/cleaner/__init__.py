@@ -1,7 +1,10 @@
-"""Compaction: of every key only the last value is kept.
+"""Compaction: a log keeps only the last value of every key.
 
-A run reads the dirty end of a log and notes the last offset of each key (`offset_map`), then
-rewrites the log from its start, leaving out what has been superseded (`batch_filter`), group
-of segments by group, each swapped in as soon as it is on disk. Which log is next is decided
-in `cleanable`, a run is `cleaning`, and `log_cleaner` keeps the runs going.
+A run reads the dirty end of a log into a map of keys and last offsets (`offset_map`). Then it rewrites the
+log from its start without superseded records (`batch_filter`), one group of segments at a time. Each group is
+swapped in as soon as it is on disk.
+
+- `cleanable` selects the next log;
+- `cleaning` is one run;
+- `log_cleaner` starts the runs.
 """

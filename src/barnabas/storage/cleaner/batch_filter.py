@@ -1,14 +1,13 @@
-"""What remains of a batch.
+"""Batch filter of compaction: it decides which records of a batch stay.
 
-A batch whose records all stay is kept byte for byte. One that loses some keeps its base
-offset, its last offset and its base timestamp, so the records that stay are copied as they
-are and only the codec runs again. A batch without records is dropped, unless it holds the
-last sequence of a producer that the log still knows, or the end of the range being cleaned:
-then its header stays.
+A batch that keeps all of its records stays byte for byte. One that loses some keeps its base offset, its last
+offset and its base timestamp. So the other records are copied unchanged, and only the codec runs again. An
+empty batch is dropped, with two exceptions: it holds the last sequence of a producer that the log still has,
+or it ends the cleaned range. Then its header stays.
 
-Tombstones and disposable markers must be readable for `delete.retention.ms` after the run
-that first found nothing before them. That run writes the time from which they may go into the
-batch, as its base timestamp (KIP-534): only here are a batch's records encoded anew.
+Tombstones and disposable markers must be readable for `delete.retention.ms` after the run that first found no
+earlier record for them. That run stores their delete horizon in the batch, as its base timestamp (KIP-534).
+Only there are a batch's records encoded again.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from barnabas.storage.cleaner.record_scan import Kept, keep_latest
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 
 Remainder = memoryview | bytearray | None
-"""The bytes of the batch as they are, a new batch, or nothing."""
+"""Bytes of the unchanged batch, a new batch, or None for a dropped one."""
 
 
 class LastRecord(NamedTuple):
-    """Where a producer's history in the log ends."""
+    """Last record of a producer in the log."""
 
     last_data_offset: int
-    """NO_OFFSET for a producer of whom only markers are known."""
+    """NO_OFFSET for a producer with markers only."""
     producer_epoch: int
 
 
 class BatchFilter:
-    """Shown every batch of the log in order, by one run."""
+    """Filter of one run, which passes every batch of the log in order."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class BatchFilter:
         breathe: Callable[[], None],
     ) -> None:
         self.last_records: Mapping[int, LastRecord] = {}
-        """Of the producers that the log knows, by id."""
+        """Last records of the producers of the log, by id."""
         self.without_key = 0
         self._offsets = offsets
         self._transactions = transactions
@@ -63,7 +62,7 @@ class BatchFilter:
         self._breathe = breathe
 
     def remainder(self, batch: RecordBatch) -> Remainder:
-        """What to write instead of the batch."""
+        """Bytes to write instead of the batch."""
         is_disposable = self._transactions.is_disposable(batch)
         if batch.is_control:
             return self._marker_remainder(batch, is_disposable=is_disposable)
@@ -102,7 +101,7 @@ class BatchFilter:
         return rebuild_batch(batch, ()) if batch.record_count else batch.view()
 
     def _ends_a_history(self, batch: RecordBatch) -> bool:
-        """Whether the producer's last sequence, or epoch, is known from this batch alone."""
+        """Whether only this batch holds the producer's last sequence or epoch."""
         last = self.last_records.get(batch.producer_id) if batch.has_producer_id else None
         if last is None:
             return False
@@ -120,19 +119,20 @@ class BatchFilter:
             self._breathe()
             yield record
 
-    # -- formats 0 and 1 ----------------------------------------------------------------------
+    # --- formats 0 and 1 ---
 
     def message_remainder(self, message: LegacyMessage) -> Remainder:
-        """The same for a message of an old format.
+        """Bytes to write instead of a message of an old format.
 
-        These have no place for a horizon: where one is needed, or where a wrapper loses some of
-        its messages, what stays becomes a batch of today's format."""
+        Old formats cannot hold a delete horizon. A message that needs one, and a wrapper that loses some of
+        its messages, becomes a batch of format 2."""
         self._breathe()
         records = list(iterate_message_records(message))
         kept = [record for record in records if self._is_latest(record)]
         if not kept:
             return None
-        has_tombstone = any(record.value is None for record in kept)
+        latest_offset = self._offsets.latest_offset
+        has_tombstone = any(record.value is None and record.offset <= latest_offset for record in kept)
         if len(kept) == len(records) and not has_tombstone:
             return memoryview(message.buffer)[message.position : message.position + message.size_bytes]
         builder = BatchBuilder(
@@ -152,7 +152,7 @@ class BatchFilter:
 
 
 def _shrunk(batch: RecordBatch, payload: bytes, kept: Kept) -> bytearray:
-    """The batch with only these records, byte for byte as they were."""
+    """Build the batch with only these records, byte for byte unchanged."""
     remaining = b"".join([payload[start:end] for start, end in kept.runs])
     max_timestamp = batch.max_timestamp
     if not batch.is_log_append_time:

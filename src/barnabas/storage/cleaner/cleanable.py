@@ -1,12 +1,11 @@
-"""Which part of a log may be compacted, and how much of it is dirty. Pure.
+"""Cleanable range of a log, and its dirty ratio. Pure.
 
     log start      first dirty offset        first uncleanable offset
         |  clean          |     dirty, cleanable      |     not yet      |
 
-The clean part was compacted by an earlier run. Nothing from the last stable offset on is
-touched, nor the active segment, nor segments with records younger than
-`min.compaction.lag.ms`; and only whole segments are. Records older than
-`max.compaction.lag.ms` are due whatever the ratio.
+An earlier run has compacted the clean part. Compaction works on whole segments. It leaves out the active
+segment, segments above the last stable offset, and segments with records younger than
+`min.compaction.lag.ms`. Records older than `max.compaction.lag.ms` are due at any dirty ratio.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class LogToClean(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     is_overdue: bool
-    """There are dirty records older than `max.compaction.lag.ms`."""
+    """Whether there are dirty records older than `max.compaction.lag.ms`."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -42,7 +41,7 @@ class LogToClean(NamedTuple):
 
 
 def log_to_clean(log: Log, checkpointed_offset: int | None, now_ms: int) -> LogToClean:
-    """`checkpointed_offset`: where the last run ended. An impossible one means to start over."""
+    """Find the cleanable range. An impossible `checkpointed_offset` (end of the last run) is ignored."""
     first_dirty_offset = log.log_start_offset
     if checkpointed_offset is not None and first_dirty_offset < checkpointed_offset <= log.log_end_offset:
         first_dirty_offset = checkpointed_offset
@@ -81,7 +80,7 @@ def _is_overdue(segment: Segment, max_lag_ms: int, now_ms: int) -> bool:
 def group_segments(
     segments: Sequence[Segment], end_offset: int, *, segment_bytes: int, index_bytes: int
 ) -> list[list[Segment]]:
-    """Neighbours that fit into one segment even if nothing is removed from them."""
+    """Group neighbours that fit into one segment even if compaction removes nothing."""
     groups: list[list[Segment]] = []
     following = [*(segment.base_offset for segment in segments[1:]), end_offset]
     sizes = [0, 0, 0]

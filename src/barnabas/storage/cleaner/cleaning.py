@@ -1,48 +1,57 @@
 """One run of compaction over one log.
 
-First pass: the dirty segments, from the first dirty offset on, go into the offset map, until
-they end or the map is full. Second pass: the log from its start to where the map ends is
-rewritten, a group of segments at a time. A group is swapped in when its new segment is on
-disk; until then nothing of the run can be seen, so it may be given up at any moment.
+The first pass reads the dirty segments into the offset map, until they end or the map is full. The second
+pass rewrites the log from its start to the end of the map, one group of segments at a time. A group is
+swapped in when its new segment is on disk. Until then the run is invisible, so it can stop at any moment.
 
-The steps below run on the loop; what they yield runs in a thread, in slices, and touches only
-what is handed to it: open files, the map, the segment being written. After each slice the run
-looks whether the log is still the one it began with.
+A full map may end inside a segment, and segments are rewritten whole. The records above the end of the map
+stay, except those of aborted transactions. So both passes use the aborted transactions up to the end of the
+last segment: each entry of its transaction index is written again, or loses its records and its marker
+together.
+
+The steps run on the loop. The work that they yield runs in a thread, in slices. It uses only its arguments:
+open files, the map, the segment being written. After each slice the run checks that the log is unchanged.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
+from barnabas.core.limits import PRODUCERS_PER_TURN_MAX
+from barnabas.core.steps import CourseSteps, Pause, Sliced, advance
 from barnabas.storage.cleaner.batch_filter import BatchFilter, LastRecord
 from barnabas.storage.cleaner.cleanable import LogToClean, group_segments
-from barnabas.storage.cleaner.course import Pause, Step, Steps
 from barnabas.storage.cleaner.offset_map import OffsetMap, map_for
-from barnabas.storage.cleaner.pacing import Pace, Throttle
-from barnabas.storage.cleaner.passes import CleanerStats, Slices, Source, map_segment, rewrite_segment
+from barnabas.storage.cleaner.passes import CleanerStats, Source, map_segment, rewrite_segment
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.cleaner.writer import SegmentWriter
-from barnabas.storage.environment import Environment
+from barnabas.storage.files.environment import Environment
+from barnabas.storage.files.pacing import Pace, Throttle
 from barnabas.storage.log.log import Log
+from barnabas.storage.producers.producer_entry import ProducerEntry
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class CleaningAborted(Exception):
-    """The log is no longer what the run began with, or the cleaner stops."""
+    """The log has changed since the start of the run, or the cleaner stops."""
 
 
 class OffsetMapTooSmall(Exception):
-    """Not even one batch fits into the offset map."""
+    """The offset map has no room for a single batch."""
 
 
 @dataclass(slots=True)
 class Tools:
-    """What a run works with."""
+    """Resources and limits of a run."""
 
     environment: Environment
     throttle: Throttle
@@ -51,7 +60,9 @@ class Tools:
     io_buffer_bytes: int
     load_factor: float
     on_progress: Callable[[int, int], None]
-    """Told on the loop how many bytes were read and written."""
+    """Called on the loop with the bytes read and written."""
+    is_moving: Callable[[Log], bool] = lambda _: False
+    """Whether the log is being copied to another log directory."""
 
 
 @dataclass(slots=True)
@@ -60,15 +71,17 @@ class Cleaning:
     tools: Tools
     stats: CleanerStats = field(default_factory=CleanerStats)
     end_offset: int = 0
-    """Everything below is clean when the run has ended."""
+    """Every record below is clean after the run."""
     is_stopped: bool = False
 
-    def steps(self) -> Steps:
+    def steps(self) -> CourseSteps[None]:
         target, tools, log = self.target, self.tools, self.target.log
         self.end_offset = target.first_dirty_offset
         if not target.cleanable_bytes:
             return
-        _log.info("compacting %s from %d", log.topic_partition, target.first_dirty_offset)
+        logger.info(
+            "partition %s: cleaning the log from offset %d", log.topic_partition, target.first_dirty_offset
+        )
         check = _unchanged(log, self)
         offsets = map_for(
             target.first_dirty_offset,
@@ -84,9 +97,9 @@ class Cleaning:
         finally:
             offsets.close()
 
-    # -- the first pass -----------------------------------------------------------------------
+    # --- first pass ---
 
-    def _build_map(self, offsets: OffsetMap, check: Callable[[], None]) -> Steps:
+    def _build_map(self, offsets: OffsetMap, check: Callable[[], None]) -> CourseSteps[None]:
         target, log = self.target, self.target.log
         first, end = target.first_dirty_offset, target.first_uncleanable_offset
         transactions = CleanedTransactions(_aborted_transactions(log, first, end))
@@ -99,18 +112,21 @@ class Cleaning:
             has_room = yield from self._slices(mapping, check)
             if not has_room:
                 if offsets.latest_offset < first:
-                    raise OffsetMapTooSmall(f"{offsets.size_max} keys are less than one batch has")
+                    raise OffsetMapTooSmall(
+                        f"the offset map holds {offsets.size_max} keys, fewer than one batch has;"
+                        " raise log.cleaner.dedupe.buffer.size"
+                    )
                 return
             following = log.segments.following(segment)
             assert following is not None
             offsets.latest_offset = following.base_offset - 1
 
-    # -- the second pass ----------------------------------------------------------------------
+    # --- second pass ---
 
-    def _rewrite(self, offsets: OffsetMap, check: Callable[[], None]) -> Steps:
+    def _rewrite(self, offsets: OffsetMap, check: Callable[[], None]) -> CourseSteps[None]:
         target, log = self.target, self.target.log
         clock = self.tools.environment.clock
-        transactions = CleanedTransactions(_aborted_transactions(log, 0, self.end_offset))
+        transactions = CleanedTransactions(_aborted_transactions(log, 0, target.first_uncleanable_offset))
         batch_filter = BatchFilter(
             offsets,
             transactions,
@@ -130,12 +146,25 @@ class Cleaning:
         )
         assert groups[-1][-1] is not log.segments.active
         for group in groups:
-            batch_filter.last_records = {
-                entry.producer_id: LastRecord(entry.last_data_offset, entry.producer_epoch)
-                for entry in log.active_producers()
-            }
+            yield from self._note_last_records(batch_filter, check)
             yield from self._clean_group(group, batch_filter, transactions, check)
         self.stats.without_key = batch_filter.without_key
+
+    def _note_last_records(self, batch_filter: BatchFilter, check: Callable[[], None]) -> CourseSteps[None]:
+        """Collect the last record of every producer; in a thread if there are many."""
+        producers, breathe = self.target.log.producers, self.tools.pace.breathe
+        if len(producers.producers) <= PRODUCERS_PER_TURN_MAX:
+            batch_filter.last_records = _last_records(producers.producers.values(), lambda: None)
+            return
+        frozen = producers.freeze()
+
+        def note() -> None:
+            batch_filter.last_records = _last_records(frozen.entries, breathe)
+
+        try:
+            yield from _done(note, check)
+        finally:
+            frozen.thaw()
 
     def _clean_group(
         self,
@@ -143,7 +172,7 @@ class Cleaning:
         batch_filter: BatchFilter,
         transactions: CleanedTransactions,
         check: Callable[[], None],
-    ) -> Steps:
+    ) -> CourseSteps[None]:
         log, tools, files = self.target.log, self.tools, self.tools.environment.files
         writer = SegmentWriter(
             files,
@@ -165,51 +194,51 @@ class Cleaning:
             yield from _done(writer.finish, check)
             _check_present(log, group)
         except Exception:
-            # The names may have gone away with the log, or belong to another log by now.
+            # The files may be deleted with the log, or their names may belong to another log by now.
             if not (log.is_closed or self.is_stopped or log.log_directory.failure):
                 yield writer.remove
             raise
         replaced = log.replace_segments(group, writer.segment)
         directory = log.directory
         yield lambda: files.sync_directory(directory)
-        if not self.is_stopped:  # the next start removes what a stop leaves behind
+        if not self.is_stopped:  # the next start removes the files that a stop leaves
             log.unlink_later(replaced)
         check()
 
-    def _slices(self, work: Slices, check: Callable[[], None]) -> Generator[Step, None, bool]:
-        """All of the work, a slice at a time; what it returns."""
-        outcome: list[bool] = []
-
-        def advance() -> None:
-            try:
-                next(work)
-            except StopIteration as end:
-                outcome.append(end.value)
-
-        while not outcome:
-            yield from self._slice(advance, check)
-        return outcome[0]
-
-    def _slice(self, advance: Callable[[], None], check: Callable[[], None]) -> Steps:
+    def _slices(self, work: Sliced[bool], check: Callable[[], None]) -> CourseSteps[bool]:
+        """Run the work slice by slice in a thread; returns its result."""
         stats = self.stats
-        read_bytes, written_bytes = stats.read_bytes, stats.written_bytes
-        yield from _done(advance, check)
-        read_bytes, written_bytes = stats.read_bytes - read_bytes, stats.written_bytes - written_bytes
-        self.tools.on_progress(read_bytes, written_bytes)
-        delay_ms = self.tools.throttle.delay_ms_for(read_bytes + written_bytes)
-        if delay_ms > 1:
-            yield Pause(delay_ms)
-            check()
+        while True:
+            read_bytes, written_bytes = stats.read_bytes, stats.written_bytes
+            ended = yield from _done(partial(advance, work), check)
+            read_bytes, written_bytes = stats.read_bytes - read_bytes, stats.written_bytes - written_bytes
+            self.tools.on_progress(read_bytes, written_bytes)
+            delay_ms = self.tools.throttle.delay_ms_for(read_bytes + written_bytes)
+            if delay_ms > 1:
+                yield Pause(delay_ms)
+                check()
+            if ended is not None:
+                return ended.result
 
 
-def _done(work: Callable[[], None], check: Callable[[], None]) -> Steps:
-    """Do the work; when it fails because the log has changed under it, it is the change that counts."""
+def _last_records(entries: Iterable[ProducerEntry], breathe: Callable[[], None]) -> dict[int, LastRecord]:
+    found = {}
+    for number, entry in enumerate(entries):
+        found[entry.producer_id] = LastRecord(entry.last_data_offset, entry.producer_epoch)
+        if number % PRODUCERS_PER_TURN_MAX == 0:
+            breathe()
+    return found
+
+
+def _done(work: Callable[[], T], check: Callable[[], None]) -> CourseSteps[T]:
+    """Run the work in a thread. If it fails because the log has changed, raise CleaningAborted instead."""
     try:
-        yield work
+        result: T = yield work
     except Exception:
         check()
         raise
     check()
+    return result
 
 
 def _check_present(log: Log, segments: list[Segment]) -> None:
@@ -218,24 +247,26 @@ def _check_present(log: Log, segments: list[Segment]) -> None:
 
 
 def _unchanged(log: Log, cleaning: Cleaning) -> Callable[[], None]:
-    """A check that raises CleaningAborted once the log differs from what it is now."""
-    generation, config = log.flush_state.generation, log.config
+    """Make a check that raises CleaningAborted once the log differs from its current state."""
+    generation, config, is_moving = log.flush_state.generation, log.config, cleaning.tools.is_moving
 
     def check() -> None:
         if cleaning.is_stopped:
             raise CleaningAborted("the cleaner stops")
         if log.is_closed or log.log_directory.failure is not None:
-            raise CleaningAborted("the log is gone")
+            raise CleaningAborted("the log was closed or deleted")
         if log.flush_state.generation != generation:
             raise CleaningAborted("the log was truncated")
+        if is_moving(log):
+            raise CleaningAborted("the log moves to another log directory")
         if log.config is not config and log.config != config:
-            raise CleaningAborted("its settings have changed")
+            raise CleaningAborted("the topic's config has changed")
 
     return check
 
 
 def _aborted_transactions(log: Log, start_offset: int, end_offset: int) -> list[AbortedTransactionEntry]:
-    """Those that overlap the range; their markers may lie behind it."""
+    """Aborted transactions that overlap the range; their markers may be above it."""
     return [
         entry
         for segment in log.segments.since(start_offset)

@@ -1,9 +1,12 @@
-"""The cleaner: which log is compacted next, and what becomes of a run.
+"""Log cleaner: it selects the log to compact next and handles the outcome of each run.
 
-There are `log.cleaner.threads` places. A free one takes the log with the highest dirty ratio
-among those that are due; when none is, it looks again after `log.cleaner.backoff.ms`. How far
-each log is clean is kept in `cleaner-offset-checkpoint`, one file per log directory. A log
-that cannot be compacted because its records are damaged is left alone until the next start.
+Up to `log.cleaner.threads` runs take place at once. Each takes the log with the highest dirty ratio among
+those that are due. If none is due, the cleaner looks again after `log.cleaner.backoff.ms`. The clean end of
+each log is in `cleaner-offset-checkpoint`, one file per log directory. A log whose records are damaged is
+uncleanable until the next start.
+
+As in Apache Kafka, a log that moves to another log directory is not compacted. The copy is made from front to
+back: it could already have a value when compaction removes the later tombstone.
 """
 
 from __future__ import annotations
@@ -14,38 +17,41 @@ from collections.abc import Callable, Iterator, Mapping
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import Cancellable
+from barnabas.core.steps import Course
 from barnabas.storage.cleaner.cleanable import LogToClean, log_to_clean
 from barnabas.storage.cleaner.cleaning import Cleaning, CleaningAborted, Tools
-from barnabas.storage.cleaner.course import Course
-from barnabas.storage.cleaner.pacing import Pace, Throttle
-from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import Reach, reach_of
+from barnabas.storage.files.environment import Environment, LogDirectory
+from barnabas.storage.files.failures import Reach, reach_of
+from barnabas.storage.files.pacing import Pace, Throttle
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.retention import delete_old_segments
 
 IO_BUFFER_BYTES_MIN = 64 * 1024
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LogCleaner:
-    """Owned by the log manager, on the loop. `save` writes the checkpoint of a directory."""
+    """Owned by the log manager, on the loop. `save` writes the cleaner checkpoint of a directory."""
 
     def __init__(
         self,
-        settings: BrokerConfig,
+        config: BrokerConfig,
         environment: Environment,
         logs: Callable[[], Iterator[Log]],
         save: Callable[[LogDirectory, Mapping[TopicPartition, int]], None],
         metrics: Metrics,
+        *,
+        is_moving: Callable[[Log], bool] = lambda _: False,
     ) -> None:
-        self._settings = settings
+        self._is_moving = is_moving
+        self._config = config
         self._environment = environment
         self._logs = logs
         self._save = save
-        self._throttle = Throttle(environment.clock, settings)
+        self._throttle = Throttle(environment.clock, config)
         self._clean_to: dict[TopicPartition, int] = {}
         self._running: dict[Log, Cleaning] = {}
         self._uncleanable: set[Log] = set()
@@ -69,33 +75,33 @@ class LogCleaner:
         self._runs = metrics.counter("kafka_log_cleaner_runs_total", "Logs compacted.")
         clock = self._environment.clock
         for name, doc, read in (
-            ("max_dirty_percent", "The largest uncompacted share of any log, when last looked.",
+            ("max_dirty_percent", "Largest dirty ratio of any log at the last check.",
              lambda: 100 * self._max_dirty_ratio),
             ("map_utilization_percent",
-             "How full the map of keys was in the last compaction; when it is full, a log takes several.",
+             "Utilization of the offset map in the last run; a log that fills the map needs several runs.",
              lambda: 100 * self._map_utilization),
-            ("time_since_last_run_ms", "Since a log was last compacted.",
+            ("time_since_last_run_ms", "Time since the last compaction of a log.",
              lambda: clock.monotonic_ms() - self._last_run_ms),
-            ("uncleanable_partitions", "Logs that cannot be compacted because they are damaged.",
+            ("uncleanable_partitions", "Logs that cannot be compacted because their records are damaged.",
              lambda: float(len(self._uncleanable))),
             ("running", "Logs being compacted.", lambda: float(len(self._running))),
         ):  # fmt: skip
             metrics.gauge(f"kafka_log_cleaner_{name}", doc, read)
 
-    # -- what the log manager tells -----------------------------------------------------------
+    # --- events from the log manager ---
 
     def load(self, clean_to: Mapping[TopicPartition, int]) -> None:
-        """What a directory's checkpoint says."""
+        """Add the offsets of a directory's checkpoint."""
         self._clean_to.update(clean_to)
 
     def start(self) -> None:
         self._is_stopped = False
-        if self._settings.log_cleaner_enable:
-            self._period_ms = max(1, self._settings.log_cleaner_backoff_ms)
+        if self._config.log_cleaner_enable:
+            self._period_ms = max(1, self._config.log_cleaner_backoff_ms)
             self._timer = self._environment.scheduler.every(self._period_ms, self.clean_what_is_due)
 
     def stop(self) -> None:
-        """Begin nothing more; a run under way ends with its slice, and leaves nothing visible."""
+        """Start no more runs. Each run in progress ends with its slice, without visible effect."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -103,21 +109,20 @@ class LogCleaner:
             cleaning.is_stopped = True
 
     def reconfigure(self) -> None:
-        """The settings may have changed. Runs under way end with what they have begun with, but for the
-        throttle."""
-        if self._timer is not None and self._period_ms != max(1, self._settings.log_cleaner_backoff_ms):
+        """Apply a changed broker config. Runs in progress keep theirs, except for the throttle."""
+        if self._timer is not None and self._period_ms != max(1, self._config.log_cleaner_backoff_ms):
             self._timer.cancel()
             self.start()
 
     def truncated(self, log: Log) -> None:
-        """What is appended from here on is dirty, also where something clean has been before."""
+        """Lower the clean end after a truncation: later appends are dirty."""
         clean_to = self._clean_to.get(log.topic_partition)
         if clean_to is not None and clean_to > log.log_end_offset:
             self._clean_to[log.topic_partition] = log.log_end_offset
             self._checkpoint(log.log_directory)
 
     def forget(self, log: Log) -> None:
-        """The log is gone, or is new."""
+        """Drop the state of a log that was deleted or has just been created."""
         self._uncleanable.discard(log)
         if self._clean_to.pop(log.topic_partition, None) is not None and log.log_directory.failure is None:
             self._checkpoint(log.log_directory)
@@ -126,18 +131,18 @@ class LogCleaner:
         return log in self._running
 
     def clean_to(self, topic_partition: TopicPartition) -> int | None:
-        """Where the last run over this log ended."""
+        """End of the last run over this log."""
         return self._clean_to.get(topic_partition)
 
-    # -- runs ---------------------------------------------------------------------------------
+    # --- runs ---
 
     def clean_what_is_due(self) -> None:
-        """Fill the free places. A run that has ended calls this again."""
+        """Start runs up to `log.cleaner.threads`. The end of a run calls this again."""
         if self._is_filling:
             return
         self._is_filling = True
         try:
-            while not self._is_stopped and len(self._running) < self._settings.log_cleaner_threads:
+            while not self._is_stopped and len(self._running) < self._config.log_cleaner_threads:
                 filthiest = self._filthiest()
                 if filthiest is None:
                     return
@@ -151,14 +156,14 @@ class LogCleaner:
         best: LogToClean | None = None
         self._max_dirty_ratio = 0.0
         for log in self._logs():
-            # A log of one segment has nothing but the active one.
+            # A log of one segment has only the active one.
             if not log.config.is_compacted or len(log.segments) == 1 or log.is_closed:
                 continue
-            if log in self._running or log in self._uncleanable:
+            if log in self._running or log in self._uncleanable or self._is_moving(log):
                 continue
             try:
                 found = log_to_clean(log, self._clean_to.get(log.topic_partition), now_ms)
-            except Exception as error:  # noqa: BLE001 - the other logs have their turn
+            except Exception as error:  # noqa: BLE001 - an error of one log does not stop the others
                 self._failed(log, error)
                 continue
             self._max_dirty_ratio = max(self._max_dirty_ratio, found.dirty_ratio)
@@ -167,17 +172,18 @@ class LogCleaner:
         return best
 
     def _clean(self, target: LogToClean) -> bool:
-        """Begin a run; False when it has already ended, and badly."""
-        settings, environment = self._settings, self._environment
-        threads = max(1, settings.log_cleaner_threads)
+        """Start a run; False if it has already failed."""
+        config, environment = self._config, self._environment
+        threads = max(1, config.log_cleaner_threads)
         tools = Tools(
             environment,
             self._throttle,
             Pace(environment.clock),
-            dedupe_buffer_bytes=settings.log_cleaner_dedupe_buffer_size // threads,
-            io_buffer_bytes=max(IO_BUFFER_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2),
-            load_factor=settings.log_cleaner_io_buffer_load_factor,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // threads,
+            io_buffer_bytes=max(IO_BUFFER_BYTES_MIN, config.log_cleaner_io_buffer_size // threads // 2),
+            load_factor=config.log_cleaner_io_buffer_load_factor,
             on_progress=self._progressed,
+            is_moving=self._is_moving,
         )
         cleaning = Cleaning(target, tools)
         self._running[target.log] = cleaning
@@ -206,8 +212,8 @@ class LogCleaner:
             for segment in log.segments
             if segment.base_offset < cleaning.target.first_uncleanable_offset
         )
-        _log.info(
-            "compacted %s up to %d: %d bytes have become %d",
+        logger.info(
+            "partition %s: cleaned the log up to offset %d: %d bytes before, %d bytes after",
             log.topic_partition,
             cleaning.end_offset,
             before_bytes,
@@ -220,20 +226,33 @@ class LogCleaner:
         self._clean_to[log.topic_partition] = cleaning.end_offset
         self._checkpoint(log.log_directory)
         try:
-            delete_old_segments(log)  # retention has left this log out while it was being compacted
+            delete_old_segments(log)  # retention skips a log while it is being compacted
         except KafkaError as failure:
-            _log.warning("retention of %s: %s", log.topic_partition, failure)
+            logger.warning(
+                "partition %s: retention failed, the next check tries again: %s", log.topic_partition, failure
+            )
         self.clean_what_is_due()
 
     def _failed(self, log: Log, error: Exception) -> None:
         is_gone = log.is_closed or log.log_directory.failure is not None
         if isinstance(error, CleaningAborted) or is_gone:
-            _log.info("compaction of %s was given up: %s", log.topic_partition, error)
+            logger.info("partition %s: cleaning aborted: %s", log.topic_partition, error)
+        elif isinstance(error, MemoryError):
+            logger.warning(
+                "partition %s: cleaning is tried again later: %s. "
+                "Give the broker more memory, or lower log.cleaner.dedupe.buffer.size",
+                log.topic_partition,
+                error,
+            )
         elif isinstance(error, OSError) or reach_of(error) is Reach.REQUEST:
             log.fail(error)
         else:
             self._uncleanable.add(log)
-            _log.error("%s cannot be compacted", log.topic_partition, exc_info=error)
+            logger.error(
+                "partition %s: the log is uncleanable until the next start",
+                log.topic_partition,
+                exc_info=error,
+            )
 
     def _checkpoint(self, directory: LogDirectory) -> None:
         self._save(

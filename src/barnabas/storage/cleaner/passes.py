@@ -1,31 +1,29 @@
-"""The two passes over one segment, as a thread makes them: in slices, and on nothing but what
-it was given.
+"""Passes of compaction over one segment, in a thread: `map_segment` and `rewrite_segment`.
 
-A pass is a generator that stops where a slice ends. It owns the map or the segment being written
-while a slice runs, and the loop does not look at them meanwhile.
+A pass is a generator that yields at the end of each slice. During a slice it owns the map or the segment
+being written, and the loop does not use them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from barnabas.core.errors import CorruptMessage
 from barnabas.core.files import DataFile
+from barnabas.core.steps import Sliced
 from barnabas.records.batch import RecordBatch
 from barnabas.records.legacy import LegacyMessage, iterate_message_records
 from barnabas.records.record import inflate_payload
 from barnabas.storage.cleaner.batch_filter import BatchFilter
 from barnabas.storage.cleaner.offset_map import OffsetMap
-from barnabas.storage.cleaner.pacing import Pace
 from barnabas.storage.cleaner.record_scan import map_keys
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.cleaner.writer import SegmentWriter
+from barnabas.storage.files.pacing import Pace
 from barnabas.storage.log.log import Log
 from barnabas.storage.segment.batch_scan import LegacyBatch, iterate_valid_batches
 from barnabas.storage.segment.segment import Segment
-
-Slices = Generator[None, None, bool]
 
 
 @dataclass(slots=True)
@@ -39,14 +37,14 @@ class CleanerStats:
 
 @dataclass(slots=True)
 class Source:
-    """The part of a closed segment that a thread may read."""
+    """Part of a closed segment that a thread may read."""
 
     file: DataFile
     position: int
     end: int
     first_offset: int
     end_offset: int
-    """That of the segment behind this one."""
+    """Base offset of the next segment."""
     chunk_bytes: int
 
     @classmethod
@@ -76,7 +74,9 @@ class Source:
             else:
                 yield batch
         if at != self.end:
-            raise CorruptMessage(f"the segment of {self.first_offset} has no valid batch at position {at}")
+            raise CorruptMessage(
+                f"the segment at offset {self.first_offset} has no valid batch at position {at}"
+            )
 
 
 def map_segment(
@@ -86,8 +86,8 @@ def map_segment(
     first_offset: int,
     stats: CleanerStats,
     pace: Pace,
-) -> Slices:
-    """Read one segment into the offset map; False when that is full before the end."""
+) -> Sliced[bool]:
+    """Read one segment into the offset map; False if the map is full before the end."""
     pace.begin_slice()
     for batch in source.batches():
         stats.read_bytes += batch.size_bytes
@@ -111,7 +111,7 @@ def map_segment(
 def _map_message(message: LegacyMessage, first_offset: int, offsets: OffsetMap, pace: Pace) -> bool:
     pace.breathe()
     for record in iterate_message_records(message):
-        if offsets.size >= offsets.size_max:
+        if offsets.size >= offsets.size_max or record.offset > offsets.offset_max:
             return False
         if record.key is not None and record.offset >= first_offset:
             offsets.put(record.key, record.offset)
@@ -125,8 +125,8 @@ def rewrite_segment(
     transactions: CleanedTransactions,
     stats: CleanerStats,
     pace: Pace,
-) -> Slices:
-    """Copy what is to stay of one segment."""
+) -> Sliced[bool]:
+    """Write the remaining batches of one segment to the new one."""
     retained = transactions.retained
     pace.begin_slice()
     for batch in source.batches():

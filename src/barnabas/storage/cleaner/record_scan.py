@@ -1,10 +1,9 @@
-"""The two walks over the records of a batch that compaction makes.
+"""Record scans of compaction: `map_keys` and `keep_latest`.
 
-They are the hot loops of a run, so lengths are read inline and nothing is decoded that is not
-looked at: a record that stays is kept as the bytes it is. Every few records `breathe` is
-called, which lets the loop's thread have the interpreter.
+They are the hot loops of a run. Lengths are read inline, and unused fields are not decoded: a record that
+stays is copied as bytes. Every few records `breathe` yields the interpreter to the loop.
 
-Batches come with their CRC checked. What does not parse all the same raises InvalidRecord.
+The CRC of the batches is checked before. A batch that still does not parse raises InvalidRecord.
 """
 
 from __future__ import annotations
@@ -18,21 +17,22 @@ from barnabas.storage.cleaner.offset_map import OffsetMap
 
 RECORDS_PER_BREATH = 32
 
-Place = tuple[int, int, int, int, int]
-"""Where in the payload a record ends, where its timestamp is, its offset delta, and where its
-key starts and ends; the key of a record without one ends before it starts."""
+RecordPosition = tuple[int, int, int, int, int]
+"""Positions of a record in the payload: its end, its timestamp, its offset delta, start and end of its key.
+A record without a key has an end of the key before its start."""
 
 
 class Kept(NamedTuple):
-    """What remains of a batch's records."""
+    """Records of a batch that stay."""
 
     runs: list[tuple[int, int]]
-    """Stretches of the payload, each of whole records."""
+    """Ranges of the payload, each of whole records."""
     record_count: int
     max_timestamp_delta: int
     has_tombstone: bool
+    """A tombstone within the map stays, so every earlier record of its key is removed."""
     without_key: int
-    """Records that compaction cannot place, and drops."""
+    """Records without a key, which compaction drops."""
 
 
 def map_keys(
@@ -43,11 +43,11 @@ def map_keys(
     offsets: OffsetMap,
     breathe: Callable[[], None],
 ) -> bool:
-    """Put the key of every record from `first_offset` on; False when the map is full before the end."""
+    """Put the key of every record from `first_offset` on; False if the map is full before the end."""
     put = offsets.put
     for _, _, delta, key_at, key_end in _walk(payload, record_count, breathe):
         if key_end >= key_at and base_offset + delta >= first_offset:
-            if offsets.size >= offsets.size_max:
+            if offsets.size >= offsets.size_max or base_offset + delta > offsets.offset_max:
                 return False
             put(payload[key_at:key_end], base_offset + delta)
     return True
@@ -62,7 +62,7 @@ def keep_latest(
     *,
     drop_tombstones: bool,
 ) -> Kept:
-    """The records that are the last of their key, or lie beyond what the map has seen."""
+    """Find the records that are the last of their key, or above the end of the map."""
     get, latest_offset = offsets.get, offsets.latest_offset
     runs: list[tuple[int, int]] = []
     run_start = run_end = start = 0
@@ -83,7 +83,7 @@ def keep_latest(
             is_tombstone = payload[key_end] == 1
             if is_mapped and ((is_tombstone and drop_tombstones) or get(payload[key_at:key_end]) > offset):
                 continue
-            has_tombstone = has_tombstone or is_tombstone
+            has_tombstone = has_tombstone or (is_tombstone and is_mapped)
         timestamps.append(timestamp_at)
         kept += 1
         if at != run_end:
@@ -100,7 +100,7 @@ def keep_latest(
     return Kept(runs, kept, max_delta, has_tombstone, without_key)
 
 
-def _walk(payload: bytes, record_count: int, breathe: Callable[[], None]) -> Iterator[Place]:
+def _walk(payload: bytes, record_count: int, breathe: Callable[[], None]) -> Iterator[RecordPosition]:
     position = 0
     size_bytes = len(payload)
     try:

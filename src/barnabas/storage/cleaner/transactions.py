@@ -1,13 +1,12 @@
-"""Which transactional batches a run may drop.
+"""Transactional batches that a run of compaction may drop.
 
-The records of an aborted transaction were never visible to readers of committed data, so they
-go with the first run. A marker is needed for as long as a batch of its transaction is in the
-log: readers learn from it that the transaction has ended. So it is disposable only when a
-run, which reads from the start of the log, meets it without having met data before it.
+Consumers with `read_committed` never see the records of an aborted transaction, so the first run drops them.
+A marker must stay while a batch of its transaction is in the log: it ends the transaction for readers. So it
+is disposable only if the run, which reads from the start of the log, finds no batch of the transaction.
 
-The same holds for the entry in the transaction index: it is written again while its marker
-has data before it, and vanishes with that data. An entry whose marker is gone would make
-readers skip the producer's next transaction.
+The same holds for the entry in the transaction index: it is written again while its marker has data before
+it, and dropped with that data. An entry without its marker would make readers skip the producer's next
+transaction.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 
 class CleanedTransactions:
-    """Shown every batch of the log in order, by one pass over it."""
+    """Transactions of one pass, which passes every batch of the log in order."""
 
     def __init__(self, aborted: Iterable[AbortedTransactionEntry]) -> None:
         self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransactionEntry] = {}
-        """Producer id -> the aborted transaction that it is in."""
+        """Current aborted transaction by producer id."""
         self._with_data: set[int] = set()
-        """Producers whose aborted transaction has shown a batch."""
+        """Producers with a batch of their aborted transaction."""
         self._committed: set[int] = set()
         self.retained: list[AbortedTransactionEntry] = []
-        """Entries for the index of the segment that is being written; taken by its writer."""
+        """Entries for the transaction index of the segment being written."""
 
     def is_disposable(self, batch: RecordBatch) -> bool:
         """Whether the batch belongs to an aborted transaction, or is a marker without data."""

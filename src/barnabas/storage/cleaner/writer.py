@@ -1,8 +1,7 @@
-"""The segment that a run writes: batches collect in memory and go to the file in large pieces.
+"""Writer of a compacted segment: batches collect in memory and go to the file in large pieces.
 
-Its files end in `.cleaned` until the log takes them over, so that a crash at any moment finds
-either the old segments or, once these names are gone, a complete new one. The segment belongs
-to the run until then: no other code knows it.
+The files end in `.cleaned` until the swap. After a crash at any moment, the log has either the old segments
+or a complete new one. Until the swap the run owns the segment, and no other code uses it.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 from barnabas.core.files import Files
 from barnabas.records.batch import NO_TIMESTAMP
 from barnabas.records.varint import Buffer
-from barnabas.storage.names import CLEANED
+from barnabas.storage.files.names import CLEANED
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 SYNC_EVERY_BYTES = 4 * 1024 * 1024
-"""A hundred megabytes synced at once would hold up every write to the same disk meanwhile."""
+"""Bytes between two syncs: one sync of a hundred megabytes would block every write to the same disk."""
 
 
 class SegmentWriter:
@@ -46,7 +45,7 @@ class SegmentWriter:
         self._synced_bytes = 0
 
     def open(self) -> None:
-        """Start from nothing, whatever an earlier attempt has left."""
+        """Remove the files of an earlier attempt and create the segment."""
         self.remove()
         self.segment.create()
 
@@ -66,7 +65,7 @@ class SegmentWriter:
             self.flush()
 
     def abort_recorded(self, entries: list[AbortedTransactionEntry]) -> None:
-        """The markers of these transactions are in this segment."""
+        """Add transactions whose markers are in this segment to its index."""
         for entry in entries:
             self.segment.transaction_index.append(entry)
 
@@ -82,7 +81,7 @@ class SegmentWriter:
                 self._synced_bytes = segment.size_bytes
 
     def finish(self) -> None:
-        """Write what is left, complete the indexes, and put all of it on disk."""
+        """Write the rest, complete the indexes, and sync all files."""
         self.flush()
         segment = self.segment
         segment.indexed_up_to(self._last_indexed)

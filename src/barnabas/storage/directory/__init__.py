@@ -1,1 +1,1 @@
-"""One log directory, a disk: what lies in it, what it remembers of its logs, and logs that come or go."""
+"""One log directory (a disk): its content, the checkpoints of its logs, logs that are moved or deleted."""

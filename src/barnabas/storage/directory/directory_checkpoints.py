@@ -1,13 +1,15 @@
-"""What a log directory remembers of its logs from one start to the next: their checkpoints.
+"""Checkpoints of one log directory: offsets that outlive a restart.
 
-Each file of `checkpoints` speaks for all logs of a directory, so each is written anew as a whole. From time
-to time that is done in the background; at once, where what comes next would be wrong without it: after a
-truncation (recovery would trust what has been rewritten), after a move, at the end, and before a new log is
-made where the file still speaks of a deleted namesake.
+Each file of `checkpoints` covers all logs of a directory and is always written as a whole. A timer writes it
+in the background. The broker writes it at once where the next step depends on it:
 
-What to write is decided on the loop; the writes may overtake each other on their way to the disk.
+- after a truncation, because recovery would trust bytes that were rewritten;
+- after a move, and at the end;
+- before a log is created, while the file still lists a deleted log of the same name.
 
-A damaged log is not open, so it cannot be asked; what was known of it is written again and again.
+The loop decides the content. Writes may overtake each other on their way to the disk.
+
+A damaged log is not open, so its last known offsets are written each time.
 """
 
 from __future__ import annotations
@@ -17,35 +19,36 @@ from collections.abc import Callable, Iterable, Mapping
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
-from barnabas.core.sweeping import sweeping
-from barnabas.storage.checkpoints import (
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.storage.directory.unusable_logs import DamagedLog
+from barnabas.storage.files.checkpoints import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     render_offsets,
 )
-from barnabas.storage.directory.damaged_log import DamagedLog
-from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.files.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 
 
 def _moved_start_offset(log: Log) -> int | None:
-    """The log start offset where it differs from where the first segment starts, or would after a power cut,
-    which may bring back the names of segments that were deleted."""
+    """Log start offset, if the first segment starts elsewhere or might do so after a power cut.
+
+    A power cut may bring back the names of deleted segments."""
     is_moved = log.log_start_offset > log.segments.first.base_offset
     return log.log_start_offset if is_moved or not log.flush_state.are_names_synced else None
 
 
 _OFFSET_OF: Mapping[str, Callable[[Log], int | None]] = {
-    RECOVERY_POINTS: lambda log: log.recovery_point,
+    RECOVERY_POINTS: lambda log: log.flush_state.recovery_point,
     LOG_START_OFFSETS: _moved_start_offset,
     HIGH_WATERMARKS: lambda log: log.high_watermark,
 }
 
 
 class CheckpointWrite:
-    """One checkpoint to be written, here or elsewhere. An older one never undoes a newer one."""
+    """One write of a checkpoint, on the loop or in a thread. An older one never replaces a newer one."""
 
     __slots__ = ("_content", "_directory", "_files", "_name", "_version")
 
@@ -65,9 +68,9 @@ class CheckpointWrite:
 
 
 class DirectoryCheckpoints:
-    """Looks at the logs that there are (`logs` and `damaged` are the log manager's own), writes of them."""
+    """Writes the checkpoints of all logs. `logs` and `damaged` are the log manager's live tables."""
 
-    __slots__ = ("_damaged", "_environment", "_logs", "_with_former_logs")
+    __slots__ = ("_damaged", "_environment", "_logs", "_with_deleted_logs")
 
     def __init__(
         self,
@@ -78,8 +81,8 @@ class DirectoryCheckpoints:
         self._environment = environment
         self._logs = logs
         self._damaged = damaged
-        self._with_former_logs: set[str] = set()
-        """Directories whose checkpoints may still speak of logs that are no longer there."""
+        self._with_deleted_logs: set[str] = set()
+        """Directories whose checkpoints may still list deleted logs."""
 
     def write_soon(self, name: str, directories: Iterable[LogDirectory]) -> None:
         for directory in directories:
@@ -87,42 +90,64 @@ class DirectoryCheckpoints:
                 self._submit(directory, self._plan(directory, name))
 
     def write_cleaned_soon(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
-        """How far logs are compacted, which the cleaner knows and not the log."""
+        """Write how far logs are compacted. The cleaner knows these offsets, the log does not."""
         write = CheckpointWrite(self._environment.files, directory, CLEANED_OFFSETS, render_offsets(offsets))
         self._submit(directory, write)
 
     def write_last(self, directory: LogDirectory) -> None:
-        """At a clean end: of every log, whether its start offset has moved or not."""
+        """Write all checkpoints at a clean shutdown, with the start offset of every log."""
         self._plan(directory, RECOVERY_POINTS)()
         self._plan(directory, LOG_START_OFFSETS, lambda log: log.log_start_offset)()
         self._plan(directory, HIGH_WATERMARKS)()
 
-    def has_former_logs(self, directory: LogDirectory) -> None:
-        self._with_former_logs.add(directory.path)
+    def of(self, log: Log) -> dict[str, int]:
+        """Checkpointed offsets of one log, by file name."""
+        return {
+            name: offset for name, offset_of in _OFFSET_OF.items() if (offset := offset_of(log)) is not None
+        }
 
-    def forget_former_logs(self, directory: LogDirectory) -> None:
-        """Before a log is made: after a crash, a checkpoint of a deleted namesake would be taken for
-        its own, and a log that ends before its start offset loses everything."""
-        if directory.path not in self._with_former_logs:
+    def has_deleted_logs(self, directory: LogDirectory) -> None:
+        self._with_deleted_logs.add(directory.path)
+
+    def forget_deleted_logs(self, directory: LogDirectory) -> None:
+        """Remove deleted logs from the checkpoints, before a log is created.
+
+        After a crash, a new log would otherwise take over the offsets of a deleted log of the same name. A
+        log that ends before its start offset loses everything."""
+        if directory.path not in self._with_deleted_logs:
             return
         self.write_now(directory, RECOVERY_POINTS)
         self.write_now(directory, LOG_START_OFFSETS)
-        self._with_former_logs.discard(directory.path)
+        self._with_deleted_logs.discard(directory.path)
 
-    def write_now(self, directory: LogDirectory, name: str) -> None:
-        """Raises KafkaStorageError where it cannot be done."""
+    def write_start_offset_of_copy(self, future: Log) -> None:
+        """Write the start offset of a copy that is about to replace its log, if no segment starts there.
+
+        Raises KafkaStorageError if the write fails."""
+        if _moved_start_offset(future) is not None:
+            directory = future.log_directory
+            self.has_deleted_logs(directory)  # the copy may fail to replace its log
+            self.write_now(directory, LOG_START_OFFSETS, future)
+
+    def write_now(self, directory: LogDirectory, name: str, *more: Log) -> None:
+        """Write one checkpoint before returning. Raises KafkaStorageError if the write fails."""
         try:
-            self._plan(directory, name)()
+            self._plan(directory, name, more=more)()
         except OSError as error:
             directory.fail(error)
             raise KafkaStorageError(f"writing {name} of {directory.path}: {error}") from error
 
     def _plan(
-        self, directory: LogDirectory, name: str, offset_of: Callable[[Log], int | None] | None = None
+        self,
+        directory: LogDirectory,
+        name: str,
+        offset_of: Callable[[Log], int | None] | None = None,
+        *,
+        more: Iterable[Log] = (),
     ) -> CheckpointWrite:
         offset_of = offset_of or _OFFSET_OF[name]
         offsets = {}
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *more):
             if log.log_directory is directory and (offset := offset_of(log)) is not None:
                 offsets[log.topic_partition] = offset
         for damaged in self._damaged.values():

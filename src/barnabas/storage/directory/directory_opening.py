@@ -1,9 +1,9 @@
-"""Opening the logs of one log directory when the broker starts.
+"""Opening all logs of one log directory, when the broker starts.
 
-The marker of a clean shutdown says that every file is whole, and the logs are opened as they are. Without it
-they are recovered from their recovery points, in threads: recovery reads the disk, and nothing else runs yet.
-A log that makes no sense is found damaged, and the others are opened all the same (`damaged_log`). One for
-which there was no file descriptor is opened when the others are done with theirs.
+The marker of a clean shutdown proves that every file is whole, and the logs are opened as they are. Without
+the marker, threads recover the logs from their recovery points: recovery reads the disk, and no other part of
+the broker runs yet. A damaged log does not keep the others from opening (`unusable_logs`). A log that finds
+no file descriptor is opened after the others have released theirs.
 """
 
 from __future__ import annotations
@@ -17,51 +17,63 @@ from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
-from barnabas.storage import checkpoints
-from barnabas.storage.directory.damaged_log import DamagedLog
-from barnabas.storage.directory.directory_properties import read_clean_shutdown, remove_clean_shutdown
-from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import Reach, reach_of
+from barnabas.storage.directory.directory_properties import (
+    mark_open,
+    read_clean_shutdown,
+    remove_clean_shutdown,
+)
+from barnabas.storage.directory.unusable_logs import DamagedLog
+from barnabas.storage.files import checkpoints
+from barnabas.storage.files.environment import Environment, LogDirectory
+from barnabas.storage.files.failures import GarbledLog, Reach, reach_of
+from barnabas.storage.files.names import (
+    DELETE_DIRECTORY,
+    FUTURE_DIRECTORY,
+    parse_log_directory,
+    renamed_suffix,
+)
+from barnabas.storage.loading.log_loader import open_log
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.log_loader import open_log
-from barnabas.storage.names import DELETE_DIRECTORY, FUTURE_DIRECTORY, parse_log_directory, renamed_suffix
-from barnabas.storage.segment.batch_scan import GarbledLog
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class DirectoryContents(NamedTuple):
-    """What lies in a log directory before any log of it is opened."""
+    """Content of a log directory before any of its logs is opened."""
 
     is_clean: bool
-    """Whether the last broker here shut down in order."""
+    """Whether the last broker in this directory shut down cleanly."""
+    was_open_elsewhere: bool
+    """Whether Apache Kafka, and not this broker, crashed in this directory."""
     logs: list[tuple[TopicPartition, str]]
-    """Whose log lies under which name."""
+    """Partitions, with the directory names of their logs."""
     leftover_names: list[str]
-    """Logs on their way out, and copies that were not complete: to be removed."""
+    """Deleted logs and incomplete copies, to be removed."""
     checkpointed: Mapping[str, Mapping[TopicPartition, int]]
-    """By the name of the checkpoint file."""
+    """Offsets by the name of the checkpoint file."""
 
     @property
-    def has_former_logs(self) -> bool:
-        """Whether the checkpoints speak of logs that are not here."""
-        spoken_of = {
+    def has_deleted_logs(self) -> bool:
+        """Whether the checkpoints list logs that are not in the directory."""
+        listed = {
             partition
             for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS)
             for partition in self.checkpointed[name]
         }
-        return not spoken_of <= {partition for partition, _ in self.logs}
+        return not listed <= {partition for partition, _ in self.logs}
 
 
 def read_contents(files: Files, directory: LogDirectory) -> DirectoryContents:
-    """Look around, and take the clean-shutdown marker away: from now on an end is a crash until it is not."""
+    """List the directory and remove the clean-shutdown marker: from now on every end counts as a crash."""
     path = directory.path
+    was_open_here = mark_open(files, path)
     is_clean = read_clean_shutdown(files, path) is not None
     if is_clean:
         remove_clean_shutdown(files, path)
     names = [entry.name for entry in files.list(path) if entry.is_directory]
     return DirectoryContents(
         is_clean,
+        not (is_clean or was_open_here),
         [(partition, name) for name in names if (partition := parse_log_directory(name))],
         [name for name in names if renamed_suffix(name) in (DELETE_DIRECTORY, FUTURE_DIRECTORY)],
         {
@@ -84,7 +96,7 @@ def open_logs(
     *,
     threads: int,
 ) -> Iterator[Log | DamagedLog]:
-    """The logs, one by one as they are open: who takes them can let go of them if a later one fails."""
+    """Open the logs one by one, so that the caller can release the open ones if a later one fails."""
 
     postponed: list[tuple[TopicPartition, str]] = []
 
@@ -97,7 +109,7 @@ def open_logs(
         except (OSError, KafkaStorageError) as error:
             if reach_of(error) is not Reach.REQUEST:
                 raise
-            _log.warning("%s/%s is opened later: %s", directory.path, found[1], error)
+            logger.warning("partition %s: its log opens after the others: %s", found[0], error)
             postponed.append(found)
             return None
 
@@ -132,6 +144,7 @@ def _load(
             recovery_point=checkpointed.get(checkpoints.RECOVERY_POINTS, 0),
             log_start_offset=checkpointed.get(checkpoints.LOG_START_OFFSETS, 0),
             cleaned_offset=checkpointed.get(checkpoints.CLEANED_OFFSETS, 0),
+            are_ends_unknown=contents.was_open_elsewhere,
         )
     except (GarbledLog, KafkaStorageError) as error:
         if reach_of(error) is not Reach.LOG:

@@ -1,8 +1,11 @@
-"""Small files that say whose a log directory is: `meta.properties` and the marker of a clean shutdown.
+"""Ownership files of a log directory: `meta.properties`, the clean-shutdown marker and the open marker.
 
-`meta.properties` comes in Kafka's version 0 (ZooKeeper mode: `broker.id`, `cluster.id`) and
-version 1 (KRaft: `node.id`, `cluster.id`, `directory.id`). Both are read; version 0 is
-written, because this broker lives on a ZooKeeper tree.
+`meta.properties` has two versions in Kafka: 0 (ZooKeeper mode: `broker.id`, `cluster.id`) and 1 (KRaft:
+`node.id`, `cluster.id`, `directory.id`). The broker reads both. It writes version 0, because it keeps its
+metadata in a ZooKeeper tree.
+
+`.barnabas_open` exists from a start to the next clean shutdown. After a crash it proves that this broker
+closed the segments, so their indexes hold where they ended. Segments of Apache Kafka have no such entry.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from barnabas.core.ids import Uuid
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+OPEN = ".barnabas_open"
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Which broker of which cluster wrote this directory."""
+    """Broker and cluster that own a log directory."""
 
     version: int = 0
     broker_id: int | None = None
@@ -36,11 +40,14 @@ class MetaProperties:
             lines.append(f"cluster.id={self.cluster_id}")
         if self.directory_id is not None:
             lines.append(f"directory.id={self.directory_id}")
-        return ("#\n" + "\n".join(lines) + "\n").encode()
+        content = "#\n" + "\n".join(lines) + "\n"
+        if read_properties(content).get("cluster.id") != self.cluster_id:
+            raise KafkaStorageError(f"meta.properties cannot hold the cluster id {self.cluster_id!r}")
+        return content.encode()
 
 
 def read_meta_properties(files: Files, log_directory: str) -> MetaProperties | None:
-    """The owner of the directory; None for a fresh one."""
+    """Read the owner of the directory; None for a fresh one."""
     path = f"{log_directory}/{META_PROPERTIES}"
     if not files.exists(path):
         return None
@@ -56,7 +63,7 @@ def read_meta_properties(files: Files, log_directory: str) -> MetaProperties | N
             directory_id=None if directory_id is None else Uuid.parse(directory_id),
         )
     except ValueError as error:
-        raise KafkaStorageError(f"{path} cannot be understood: {error}") from None
+        raise KafkaStorageError(f"{path} is not valid: {error}") from None
 
 
 def write_meta_properties(files: Files, log_directory: str, properties: MetaProperties) -> None:
@@ -64,22 +71,32 @@ def write_meta_properties(files: Files, log_directory: str, properties: MetaProp
 
 
 def write_clean_shutdown(files: Files, log_directory: str, broker_epoch: int) -> None:
-    """Every log of the directory is flushed and closed: the next start may skip recovery."""
+    """Write the marker that lets the next start skip recovery. Every log is flushed and closed."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     files.replace(f"{log_directory}/{CLEAN_SHUTDOWN}", content.encode())
+    files.unlink(f"{log_directory}/{OPEN}")
 
 
 def read_clean_shutdown(files: Files, log_directory: str) -> int | None:
-    """The broker epoch at the clean shutdown (-1 if unknown); None when there was no such thing."""
+    """Read the broker epoch of the clean shutdown (-1 if unknown); None after a crash."""
     path = f"{log_directory}/{CLEAN_SHUTDOWN}"
     if not files.exists(path):
         return None
     try:
         return int(json.loads(files.read(path))["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
-        return -1  # the marker of brokers that wrote no epoch is an empty file
+        return -1  # older brokers write no epoch: their marker is an empty file
 
 
 def remove_clean_shutdown(files: Files, log_directory: str) -> None:
     files.unlink(f"{log_directory}/{CLEAN_SHUTDOWN}")
     files.sync_directory(log_directory)
+
+
+def mark_open(files: Files, log_directory: str) -> bool:
+    """Mark the directory as open, before any other write to it. True if it was marked already."""
+    path = f"{log_directory}/{OPEN}"
+    is_marked = files.exists(path)
+    if not is_marked:
+        files.replace(path, b"")
+    return is_marked

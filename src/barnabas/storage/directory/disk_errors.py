@@ -1,4 +1,4 @@
-"""What is done about an error that nobody was there to hear of (`storage.failures` tells whose it is)."""
+"""Disk errors of background work, which has no request to refuse (`storage.files.failures`)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.failures import RETRY_MS, Reach, reach_of
+from barnabas.storage.files.environment import Environment, LogDirectory
+from barnabas.storage.files.failures import RETRY_MS, Reach, reach_of
 
 
 def keep_trying(environment: Environment, directory: LogDirectory, work: Callable[[], object]) -> None:
-    """Do the work off the loop, as often as it takes; a failing disk is the end of it."""
+    """Repeat the work in a thread until it succeeds or the disk fails."""
 
     def attempt() -> None:
         if directory.failure is None:
@@ -27,7 +27,7 @@ def keep_trying(environment: Environment, directory: LogDirectory, work: Callabl
 
 @contextmanager
 def offline_on_error(directory: LogDirectory) -> Iterator[None]:
-    """An I/O error inside takes the directory offline, whatever it is, and goes no further."""
+    """Take the directory offline on any I/O error inside, and suppress the error."""
     try:
         yield
     except (OSError, KafkaStorageError) as error:

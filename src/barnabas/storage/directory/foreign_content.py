@@ -1,14 +1,14 @@
-"""What must not lie in a log directory: a broker that opens it would take a stranger's files for its own.
+"""Foreign content in a log directory: files that a broker would take for logs of its own.
 
-Every sub-directory named `<something>-<number>` is a log by its name, so a directory of other things holds
-"topics" as well: the home of a cluster on one machine has `broker-1`, a folder of projects has `project-2`,
-and whoever deletes such a topic deletes what lies there. So the directory is looked at before anything is
-written to it, and refused in words.
+Every sub-directory named `<something>-<number>` counts as a log. A directory of other things has such names
+too: a local cluster's directory has `broker-1`, a folder of projects has `project-2`. Deleting that "topic"
+would delete those files. So the broker checks the directory before it writes to it, and refuses it with a
+reason.
 
-- The home of several brokers is never one broker's log directory.
-- A directory that no broker has owned yet (no `meta.properties`) holds nothing that is not Kafka's, and what
-  has a log's name holds a log's files, or nothing at all (a log that was just made). Hidden files are passed
-  over, and `lost+found`, which every fresh file system has.
+- The directory of a local cluster is never one broker's log directory.
+- A directory without `meta.properties` has no owner yet. It may hold only Kafka's files, and a directory with
+  a log's name holds a log's files or none (a log that was just created). Hidden files are ignored, and so is
+  `lost+found`, which every fresh file system has.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import re
 from typing import Final
 
 from barnabas.core.files import Files
-from barnabas.storage import checkpoints, names
 from barnabas.storage.directory.directory_properties import META_PROPERTIES
+from barnabas.storage.files import checkpoints, names
 
 BESIDE_THE_LOGS: Final = frozenset(
     {"coordination", "zookeeper", "secure", "lost+found", names.CLUSTER_METADATA}
 )
 """Sub-directories that are not logs: both coordination stores, the certificates and passwords of `--secure`,
-the file system's own, KRaft's metadata."""
+the file system's `lost+found`, KRaft's metadata log."""
 
 KAFKAS_FILES: Final = frozenset(
     {
@@ -38,12 +38,12 @@ KAFKAS_FILES: Final = frozenset(
 )
 
 _BROKER_OF_A_CLUSTER = re.compile(r"broker-\d+\.properties")
-_LOGS_FILES = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA, names.SUPERSEDED})
+_LOGS_FILES = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA, names.SUPERSEDED, names.MADE_ANEW})
 _TEMPORARY = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
 
 
 def foreign_content(files: Files, directory: str) -> str | None:
-    """Why this cannot be a broker's log directory, as a sentence; None if it can."""
+    """Reason why this cannot be a broker's log directory, as a sentence; None if it can."""
     entries = files.list(directory)
     for entry in entries:
         if _BROKER_OF_A_CLUSTER.fullmatch(entry.name) and not entry.is_directory:

@@ -1,46 +1,45 @@
-"""Taking a log out of its place by name: on its way to deletion, or aside for a person to look at.
+"""Renaming of a log that is deleted, or set aside for an operator.
 
-The name is free again at once; what is to be deleted goes from the disk later.
+The name is free again at once. A deleted log leaves the disk later.
 """
 
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.directory.begun_log import BegunLog
-from barnabas.storage.directory.damaged_log import DamagedLog
 from barnabas.storage.directory.disk_errors import keep_trying
-from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.directory.unusable_logs import BegunLog, DamagedLog
+from barnabas.storage.files.delayed_delete import remove_later
+from barnabas.storage.files.environment import Environment, LogDirectory
+from barnabas.storage.files.names import DELETE_DIRECTORY, renamed_directory
 from barnabas.storage.log.log import Log
-from barnabas.storage.names import DELETE_DIRECTORY, renamed_directory
-from barnabas.storage.removal import remove_later
 
 
 def rename_aside(
     environment: Environment, log: Log | DamagedLog | BegunLog, suffix: str, *, delay_ms: int
 ) -> None:
-    home = log.log_directory
+    log_directory = log.log_directory
     unique = environment.randomness.randbytes(16).hex()
-    new = f"{home.path}/{renamed_directory(log.topic_partition, unique, suffix)}"
+    new = f"{log_directory.path}/{renamed_directory(log.topic_partition, unique, suffix)}"
     try:
         if isinstance(log, Log):
             log.rename_to(new)
         else:
             environment.files.rename(log.directory, new)
     except OSError as error:
-        home.take_offline(error)
+        log_directory.take_offline(error)
         raise KafkaStorageError(f"deleting {log.topic_partition}: {error}") from error
-    _sync_names(environment, home)
+    _sync_names(environment, log_directory)
     if suffix == DELETE_DIRECTORY:
         remove_later(environment, new, delay_ms=delay_ms)
 
 
-def _sync_names(environment: Environment, home: LogDirectory) -> None:
-    """A log has another name already, so nobody would ask for this again."""
-    files, path = environment.files, home.path
+def _sync_names(environment: Environment, log_directory: LogDirectory) -> None:
+    """Sync the directory. The log is renamed already, so no caller would retry this."""
+    files, path = environment.files, log_directory.path
     try:
         files.sync_directory(path)
     except OSError as error:
-        home.fail(error)
-        if home.failure is not None:
+        log_directory.fail(error)
+        if log_directory.failure is not None:
             raise KafkaStorageError(f"renaming a log in {path}: {error}") from error
-        keep_trying(environment, home, lambda: files.sync_directory(path))
+        keep_trying(environment, log_directory, lambda: files.sync_directory(path))

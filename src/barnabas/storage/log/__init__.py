@@ -1,1 +1,1 @@
-"""The log of one partition: appending, reading, flushing, truncation, retention, and opening it from disk."""
+"""The log of one partition: append, read, flush, truncation, retention and search by time."""

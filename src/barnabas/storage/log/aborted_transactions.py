@@ -1,27 +1,22 @@
-"""Which aborted transactions a reader of committed data must know of, for what it reads."""
+"""Aborted transactions of a fetch with `read_committed`."""
 
 from __future__ import annotations
 
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.reading import FetchData
-from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.transaction_index import AbortedTransaction
 
 
 def upper_bound_offset(log: Log, data: FetchData) -> int:
-    """An offset that nothing in `data` reaches: where the search for aborted transactions may end."""
+    """Offset above every record in `data`, where the search for aborted transactions ends."""
     if isinstance(data.records, bytes):
         return data.fetch_offset + 1
     segment = log.segments.floor(data.segment_base_offset)
     if segment is None:
         return log.log_end_offset
     end_position = data.records.position + data.records.length
-    with log.guarded("searching the index"):
-        try:
-            found = segment.offset_index.offset_after(end_position)
-        except CorruptIndex as error:
-            segment.rebuild_indexes(str(error))
-            found = segment.offset_index.offset_after(end_position)
+    with log.guarded_read("searching the index"):
+        found = segment.offset_after(end_position)
     if found is not None:
         return found
     following = log.segments.following(segment)
@@ -29,9 +24,9 @@ def upper_bound_offset(log: Log, data: FetchData) -> int:
 
 
 def aborted_transactions(log: Log, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap `[fetch_offset, upper_offset)`."""
+    """Find the aborted transactions that overlap `[fetch_offset, upper_offset)`."""
     found: list[AbortedTransaction] = []
-    with log.guarded("reading the transaction index"):
+    with log.guarded_read("reading the transaction index"):
         for segment in log.segments.since(fetch_offset):
             if segment.transaction_index.collect(fetch_offset, upper_offset, found):
                 break

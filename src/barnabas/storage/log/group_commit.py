@@ -1,22 +1,23 @@
-"""One fsync answers for many appends.
+"""Group commit: one fsync for many appends.
 
-A log whose `flush.messages` is reached must not acknowledge before its records are on disk.
-Syncing each append alone would make the disk the clock of every producer. Instead one sync
-runs per log at a time, off the loop; whatever is appended meanwhile is answered by the next.
-Under load each sync carries more appends, and nobody waits for more than two of them.
+A log whose `flush.messages` is reached must not acknowledge before its records are on disk. A sync for each
+append would make the disk the clock of every producer. Instead one sync runs per log at a time, in a thread,
+and the next sync covers all appends that arrive meanwhile. Under load each sync carries more appends, and no
+producer waits for more than two of them.
 
-A flush for which there was no file descriptor, or no thread, is asked for again by nobody but us.
+A flush that finds no file descriptor or no thread is retried here: no append would request it again. A flush
+that a truncation overtakes is repeated for the same reason: its outcome is void, and the log is still due.
 """
 
 import logging
 from collections.abc import Callable
 
 from barnabas.core.scheduler import Background, Scheduler
-from barnabas.storage.failures import RETRY_MS, Reach, reach_of
-from barnabas.storage.log.flush_state import FlushWork
+from barnabas.storage.files.failures import RETRY_MS, Reach, reach_of
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.parts.flush_state import FlushWork
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class GroupCommit:
@@ -26,17 +27,17 @@ class GroupCommit:
         on_flushed: Callable[[Log], None],
         scheduler: Scheduler | None = None,
     ) -> None:
-        """Without a scheduler a flush that was refused is tried again when it is next asked for."""
+        """Without a scheduler, a refused flush waits for the next request."""
         self._background = background
         self._on_flushed = on_flushed
         self._scheduler = scheduler
         self._running: set[Log] = set()
         self._again: set[Log] = set()
         self._refused: set[Log] = set()
-        """To be tried again in a moment."""
+        """Logs whose flush is retried after a short delay."""
 
     def request(self, log: Log) -> None:
-        """Flush the log: now, or when the flush under way has ended."""
+        """Flush the log, now or after the flush in progress."""
         if log in self._running:
             self._again.add(log)
             return
@@ -49,6 +50,7 @@ class GroupCommit:
             return
         if work is None:
             log.flush_completed(None)
+            self._on_flushed(log)
             return
         self._running.add(log)
         try:
@@ -58,17 +60,17 @@ class GroupCommit:
                 lambda error: self._failed(log, error),
             )
         except RuntimeError as error:
-            _log.warning("%s is flushed later: %s", log.topic_partition, error)
+            logger.warning("partition %s: flush is delayed: %s", log.topic_partition, error)
             self._running.discard(log)
             self._try_later(log)
 
     def _flushed(self, log: Log, work: FlushWork) -> None:
         self._running.discard(log)
         log.flush_completed(work)
-        if log in self._again:
-            self._again.discard(log)
-            if not log.is_closed:
-                self.request(log)
+        is_wanted = log in self._again or log.flush_state.is_due
+        self._again.discard(log)
+        if is_wanted and not log.is_closed:
+            self.request(log)
         self._on_flushed(log)
 
     def _failed(self, log: Log, error: BaseException) -> None:

@@ -1,16 +1,20 @@
-"""The log of one partition, put together from its parts.
+"""The log of one partition, built from its parts.
 
-It owns its segments (`segments`), how far it goes (`watermarks`), what of it is on disk (`flush_state`), what
-it remembers of producers (`storage.producers`) and which leader wrote what (`leader_epoch_cache`). Each part
-keeps its own state; here stands in which order they change. What a log does rarely is functions over it:
-`retention`, `truncation`, `time_search`.
+- `segments`: the files of batches, with their indexes;
+- `watermarks`: log start offset, high watermark, log end offset;
+- `flush_state`: the part of the log that is on disk;
+- `producers`: the state of idempotent and transactional producers;
+- `leader_epochs`: the first offset of each leader epoch.
 
-An append is all or nothing: checked first, written in one system call, recorded last. When
-the write fails, the directory goes offline and nothing here has changed. Offsets are never
-used twice. A large one is written by a thread (`append_elsewhere`), in the same three steps.
+Each part keeps its own state. This module fixes the order in which they change. Rare operations are functions
+over a log: `retention`, `producer_expiry`, `truncation`, `time_search`.
 
-What a leader has written is taken, however large: `segment.bytes` may be smaller today than when it was
-written. A follower's piece is divided between batches, and a batch that is larger than a segment may be
+An append is all or nothing: the batches are checked, written in one system call, then recorded. When the
+write fails, the directory goes offline and no part has changed. Offsets are never used twice. A thread writes
+a large append (`threaded_append`), in the same three steps.
+
+A follower accepts every batch of its leader, however large: `segment.bytes` may be smaller now than when the
+leader wrote it. Fetched records are divided between batches, and a batch that exceeds the limit of a segment
 gets one of its own.
 """
 
@@ -31,40 +35,52 @@ from barnabas.core.errors import (
     UnknownServerError,
 )
 from barnabas.core.ids import NO_OFFSET, TopicPartition, Uuid
-from barnabas.core.sweeping import complain
+from barnabas.core.reporting.error_isolation import complain
 from barnabas.records.batch import RecordBatch
-from barnabas.records.validation import ValidatedRecords, assign_offsets, validate_produce
-from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.records.validation import (
+    ValidatedRecords,
+    assign_offsets,
+    is_long_validation,
+    validate_produce,
+)
+from barnabas.storage.files.delayed_delete import unlink_later
+from barnabas.storage.files.environment import Environment, LogDirectory
+from barnabas.storage.files.failures import Reach, reach_of
+from barnabas.storage.files.log_path import LogPath
+from barnabas.storage.files.names import PARTITION_METADATA
 from barnabas.storage.log import reading
-from barnabas.storage.log.append import AppendInfo, divided, replicated_batches, trusted_records
-from barnabas.storage.log.flush_state import CutWork, FlushState, FlushWork
-from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache
-from barnabas.storage.log.log_home import LogHome
-from barnabas.storage.log.partition_metadata import render_topic_id
+from barnabas.storage.log.parts.append import (
+    AppendInfo,
+    Records,
+    ThreadedWrite,
+    divided,
+    replicated_batches,
+    trusted_records,
+)
+from barnabas.storage.log.parts.flush_state import CutWork, FlushState, FlushWork
+from barnabas.storage.log.parts.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.log.parts.partition_metadata import render_topic_id
+from barnabas.storage.log.parts.segments import Segments, new_segment
+from barnabas.storage.log.parts.watermarks import Watermarks
+from barnabas.storage.log.producer_recovery import record_aborted, snapshot_producers
 from barnabas.storage.log.reading import FetchData
-from barnabas.storage.log.segments import Segments, new_segment
-from barnabas.storage.log.watermarks import Watermarks
-from barnabas.storage.log.write_elsewhere import WriteElsewhere
-from barnabas.storage.names import PARTITION_METADATA
 from barnabas.storage.producers.append_checks import AppendOrigin
 from barnabas.storage.producers.producer_entry import ProducerEntry
-from barnabas.storage.producers.producer_recovery import record_aborted, write_snapshot
 from barnabas.storage.producers.producer_state import ProducerState
-from barnabas.storage.removal import unlink_later
 from barnabas.storage.segment.segment import Segment
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Log:
-    """Made by `log_loader.open_log`; owned by the loop."""
+    """Opened by `log_loader.open_log`; owned by the loop."""
 
     def __init__(
         self,
         topic_partition: TopicPartition,
         topic_id: Uuid | None,
         log_directory: LogDirectory,
-        home: LogHome,
+        log_path: LogPath,
         config: LogConfig,
         environment: Environment,
         *,
@@ -84,35 +100,36 @@ class Log:
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.is_closed = False
-        self._home = home
+        self._log_path = log_path
         self.environment = environment
         self._clock = environment.clock
         self._validation = config.validation_settings()
         self._roll_after_ms = config.roll_after_ms
         self._request_flush: Callable[[Log], None] | None = None
-        self.writing: WriteElsewhere | None = None
-        """A large append whose bytes are not in the file yet; the log does not know of it yet."""
+        self.on_unreadable: Callable[[Log, OSError], None] | None = None
+        """Callback after a failed read. Without it a failed read takes the directory offline."""
+        self.writing: ThreadedWrite | None = None
+        """Large append that a thread writes. No part of the log includes it yet."""
         self.waiting: deque[Callable[[], None]] = deque()
-        """Who wants to append when that is written, in line."""
-        self.is_line_moving = False
-        """Somebody lets them have their turns."""
+        """Appends queued behind the write in progress."""
+        self.is_queue_running = False
+        """Whether a caller further up the stack runs the queued appends."""
 
     @property
     def directory(self) -> str:
-        return self._home.directory
-
-    @property
-    def size_bytes(self) -> int:
-        return self.segments.size_bytes
+        return self._log_path.directory
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
         self._validation = config.validation_settings()
         self._roll_after_ms = config.roll_after_ms
         self.segments.update_index_interval(config.index_interval_bytes)
+        if not self.is_closed and self.unflushed_messages >= config.flush_messages:
+            self.flush_state.became_due(self.high_watermark)
+            self._flush_soon()
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Remember the topic's id, in `partition.metadata` too; another one is refused."""
+        """Store the topic id, in `partition.metadata` too; a different one is refused."""
         if self.topic_id == topic_id:
             return
         if self.topic_id is not None:
@@ -123,16 +140,16 @@ class Log:
         self.flush_state.wrote(path)
         self.topic_id = topic_id
 
-    # -- appending ----------------------------------------------------------------------------
+    # --- append as leader ---
 
     def append_as_leader(
         self,
-        records: bytearray | memoryview,
+        records: Records,
         *,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Give the records their offsets and write them. Offsets and epoch are patched into `records`."""
+        """Assign offsets to the records and write them. Offsets and epoch are patched into `records`."""
         if self.writing is not None:
             self.settle()
         now_ms = self._clock.now_ms()
@@ -150,10 +167,12 @@ class Log:
         return self._append_info(accepted, base_offset)
 
     def accept(
-        self, records: bytearray | memoryview, leader_epoch: int, origin: AppendOrigin, now_ms: int
+        self, records: Records, leader_epoch: int, origin: AppendOrigin, now_ms: int
     ) -> ValidatedRecords | AppendInfo:
-        """The records as they are to be written, or what is known of them if they were here before."""
-        if origin is AppendOrigin.CLIENT:
+        """Validate the records and assign their offsets; AppendInfo if they repeat an earlier append."""
+        if isinstance(records, ValidatedRecords):
+            validated = records
+        elif origin is AppendOrigin.CLIENT:
             validated = validate_produce(records, settings=self._validation, now_ms=now_ms)
         else:
             validated = trusted_records(records, self._validation, now_ms)
@@ -163,7 +182,8 @@ class Log:
         size_bytes = len(validated.buffer)
         if size_bytes > self.config.segment_bytes:
             raise RecordListTooLarge(
-                f"{size_bytes} bytes of records do not fit into a segment of {self.config.segment_bytes}"
+                f"{self.topic_partition}: {size_bytes} bytes of records do not fit into a segment of"
+                f" {self.config.segment_bytes} bytes"
             )
         assign_offsets(validated, self.watermarks.log_end_offset, leader_epoch)
         return validated
@@ -179,30 +199,40 @@ class Log:
             len(appended.buffer),
         )
 
-    # -- appending, with the write elsewhere (`append_elsewhere`) -------------------------------
+    def validation(self, records: memoryview) -> Callable[[], ValidatedRecords] | None:
+        """Validation of a producer's records for a thread, if it may take long; None if not."""
+        settings = self._validation
+        if not is_long_validation(records, settings):
+            return None
+        now_ms = self._clock.now_ms()
+        return lambda: validate_produce(records, settings=settings, now_ms=now_ms)
+
+    # --- appends that a thread writes (`threaded_append`) ---
 
     @property
     def is_being_written(self) -> bool:
-        """Whether an append has to get in line, behind one that a thread writes."""
+        """Whether an append must queue behind one that a thread writes."""
         return self.writing is not None or len(self.waiting) > 0
 
     def settle(self) -> None:
-        """Have the write that is under way done, by us if no thread has begun it: what follows finds the log
-        as it would be if everything had been written at once. Who appended hears of it later."""
+        """Finish the write in progress, on the loop if no thread has begun it.
+
+        The caller then finds the log as if every append had been written at once. The producer gets its
+        answer later."""
         writing = self.writing
         if writing is None:
             return
         writing.perform()
         self.writing = None
         try:
-            writing.outcome = self._take_note(writing)
+            writing.outcome = self._record_write(writing)
         except KafkaError as error:
             writing.outcome = error
-        except Exception as error:  # noqa: BLE001 - who appended must hear something, whatever it is
-            complain("taking note of an append", self.topic_partition, error)
-            writing.outcome = UnknownServerError("the broker met an unexpected error; its log says more")
+        except Exception as error:  # noqa: BLE001 - the producer must get an answer in any case
+            complain("recording an append", self.topic_partition, error)
+            writing.outcome = UnknownServerError("unexpected error; the broker's log has the details")
 
-    def _take_note(self, writing: WriteElsewhere) -> AppendInfo:
+    def _record_write(self, writing: ThreadedWrite) -> AppendInfo:
         segment, validated = writing.segment, writing.validated
         if self.is_closed or self.log_directory.failure is not None:
             raise self._offline()
@@ -215,17 +245,17 @@ class Log:
                 validated.max_timestamp,
                 validated.offset_of_max_timestamp,
             )
-        except OSError as error:  # the write, or that of an index
+        except OSError as error:  # of the write, or of an index
             segment.cut_after_failure()
             self.fail(error)
             raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
         self._appended(segment, validated.batches)
         return self._append_info(validated, writing.base_offset)
 
-    # -- appending what the leader wrote -------------------------------------------------------
+    # --- append as follower ---
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo:
-        """Write what the leader wrote: its offsets, its epochs. A partial batch at the end is left out."""
+        """Write batches of the leader with its offsets and epochs. A partial batch at the end is left out."""
         self.settle()
         batches, watermarks = replicated_batches(records), self.watermarks
         if not batches:
@@ -233,8 +263,8 @@ class Log:
         first, last = batches[0], batches[-1]
         if first.base_offset < watermarks.log_end_offset:
             raise OffsetOutOfRange(
-                f"{self.topic_partition}: the leader's batch at {first.base_offset} lies before the log end "
-                f"offset {watermarks.log_end_offset}"
+                f"{self.topic_partition}: the leader's batch at offset {first.base_offset} is below the log "
+                f"end offset {watermarks.log_end_offset}"
             )
         view, now_ms = memoryview(records), self._clock.now_ms()
         for piece in divided(batches, self.config.segment_bytes):
@@ -269,7 +299,7 @@ class Log:
     def segment_for(
         self, batches: list[RecordBatch], size_bytes: int, max_timestamp: int, now_ms: int
     ) -> Segment:
-        """Where the batches are to be written."""
+        """Segment for the batches: the active one, or a new one."""
         if self.is_closed or self.log_directory.failure is not None:
             raise self._offline()
         if self.flush_state.unsynced_cut is not None:
@@ -286,18 +316,18 @@ class Log:
                 self._roll_after_ms,
                 config.segment_index_bytes,
             )
-        except OSError as error:  # the first append after a start looks into the file
+        except OSError as error:  # the first append after a start reads the file
             self.fail(error)
             raise KafkaStorageError(f"appending to {self.topic_partition}: {error}") from error
         if is_complete:
             segment = self.roll(batches[0].base_offset)
         if last.is_control or len(batches) > 1:
-            with self.guarded("reading the transaction index"):
+            with self.guarded_read("reading the transaction index"):
                 segment.transaction_index.load()
         return segment
 
     def _appended(self, segment: Segment, batches: list[RecordBatch]) -> None:
-        """The batches are in the file: whatever else is known of the log must say so from here on."""
+        """Record batches that are in the file in every part of the log."""
         last = batches[-1]
         next_offset = last.base_offset + last.last_offset_delta + 1
         previous_end_offset = self.watermarks.log_end_offset
@@ -315,17 +345,17 @@ class Log:
             self.flush_state.became_due(previous_end_offset)
             self._flush_soon()
 
-    # -- reading ------------------------------------------------------------------------------
+    # --- read ---
 
     def read(
         self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
     ) -> FetchData:
-        """The batches from the one that holds `offset` on, below `upper_offset`, of one segment."""
+        """Read batches of one segment, from the one that holds `offset`, up to `upper_offset`."""
         watermarks = self.watermarks
         log_end_offset = watermarks.log_end_offset
         if not watermarks.log_start_offset <= offset <= log_end_offset:
             raise OffsetOutOfRange(
-                f"offset {offset} of {self.topic_partition} is not within "
+                f"{self.topic_partition}: offset {offset} is not within "
                 f"[{watermarks.log_start_offset}, {log_end_offset}]"
             )
         if offset >= upper_offset or offset == log_end_offset:
@@ -335,14 +365,14 @@ class Log:
         try:
             return reading.read(self.segments, offset, max_bytes, upper_offset, log_end_offset, min_one_batch)
         except OSError as error:
-            self.fail(error)
+            self.read_failed(error)
             raise KafkaStorageError(f"reading {self.topic_partition}: {error}") from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """`(epoch, end offset)` of the largest epoch up to `epoch`; both -1 when unknown."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # -- watermarks ---------------------------------------------------------------------------
+    # --- watermarks ---
 
     @property
     def log_start_offset(self) -> int:
@@ -358,63 +388,63 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction has ended: committed readers read to here."""
+        """Offset below which every transaction has ended: consumers with `read_committed` read up to it."""
         first = self.producers.first_unstable_offset
         watermarks = self.watermarks
         return watermarks.high_watermark if first is None else watermarks.last_stable_offset(first)
 
     @property
     def durable_end_offset(self) -> int:
-        """What may be acknowledged: the end of the log, or what is on disk while a flush is due."""
+        """Offset up to which records may be acknowledged: while a flush is due, only those on disk."""
         return self.flush_state.durable_end_offset(self.watermarks.log_end_offset)
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Of leaders and followers alike: it only grows. True when it did."""
+        """Raise the high watermark, on leaders and followers. True if it changed; it never falls here."""
         if not self.watermarks.advance_high_watermark(offset):
             return False
         self.producers.high_watermark_advanced(offset)
         return True
 
     def update_high_watermark(self, offset: int) -> int:
-        """After a start, a move or a cut: set, within the log; returns what it became."""
+        """Set the high watermark after a start, a move or a truncation; returns it, bounded by the log."""
         high_watermark = self.watermarks.update_high_watermark(offset)
         self.producers.high_watermark_advanced(high_watermark)
         return high_watermark
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
-        """Forget the records below `offset`; their segments go with the next retention run."""
+        """Drop the records below `offset`. The next retention run deletes their segments."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(
-                f"the log start offset of {self.topic_partition} cannot become {offset}: that is beyond "
+                f"{self.topic_partition}: the log start offset cannot become {offset}, which is above "
                 f"the high watermark {self.high_watermark}"
             )
         if offset <= self.log_start_offset:
             return False
-        _log.info("log start offset of %s is now %d: %s", self.topic_partition, offset, reason)
+        logger.info(
+            "partition %s: incremented log start offset to %d: %s", self.topic_partition, offset, reason
+        )
         self.watermarks.advance_log_start(offset)
         self.leader_epochs.truncate_from_start(offset)
         self.producers.log_start_offset_advanced(offset)
         return True
 
-    # -- producers ----------------------------------------------------------------------------
+    # --- producers ---
 
     def active_producers(self) -> list[ProducerEntry]:
         return list(self.producers.producers.values())
 
     def replace_producers(self, producers: ProducerState) -> None:
-        """The log was cut: here is what it still knows of its producers."""
+        """Set the producer state after a truncation."""
         self.producers = producers
         producers.high_watermark_advanced(self.high_watermark)
 
-    def remove_expired_producers(self) -> None:
-        self.producers.remove_expired(
-            self._clock.now_ms(), self.environment.settings.producer_id_expiration_ms
-        )
+    def _snapshot_producers(self, offset: int) -> str:
+        return snapshot_producers(self.environment, self._log_path, self.flush_state, self.producers, offset)
 
-    # -- segments -----------------------------------------------------------------------------
+    # --- segments ---
 
     def roll(self, base_offset: int | None = None) -> Segment:
-        """Close the active segment and start a new one; an empty one is kept as it is."""
+        """Close the active segment and start a new one; an empty one stays active."""
         self.settle()
         end_offset = self.watermarks.log_end_offset
         base_offset = end_offset if base_offset is None else max(base_offset, end_offset)
@@ -423,9 +453,9 @@ class Log:
             return active
         self.sync_cut()
         with self.guarded("rolling"):
-            # The new segment comes last: when it is there, nothing can fail any more.
+            # The new segment is added last: no later step can fail.
             active.seal()
-            snapshot = write_snapshot(self.environment.files, self.directory, self.producers, base_offset)
+            snapshot = self._snapshot_producers(base_offset)
             segment = new_segment(self.environment, self.directory, base_offset, self.config).create()
             self.segments.add(segment)
             self.flush_state.names_changed([*active.derived_paths(), snapshot])
@@ -433,17 +463,16 @@ class Log:
         return segment
 
     def delete_segments(self, gone: list[Segment]) -> None:
-        """Out of the log at once, out of the directory by name, off the disk later."""
+        """Remove segments from the log and rename their files at once; unlink the files later."""
         with self.guarded("deleting segments"):
             renamed = self.segments.delete(gone)
             self.flush_state.names_changed()
         self.unlink_later(renamed)
 
     def replace_segments(self, old: list[Segment], new: Segment) -> list[str]:
-        """Put a compacted segment, complete and on disk, in the place of those it was made from.
+        """Replace segments by the compacted one made from them, which is complete and on disk.
 
-        Returns the names that the old files have now: once the directory has been synced, `unlink_later`
-        may have them."""
+        Returns the new names of the old files. `unlink_later` may get them after a sync of the directory."""
         with self.guarded("swapping in a compacted segment"):
             renamed = self.segments.replace(old, new)
             self.flush_state.names_changed()
@@ -452,27 +481,26 @@ class Log:
     def unlink_later(self, paths: list[str]) -> None:
         unlink_later(self.environment, paths, self.fail, delay_ms=self.config.file_delete_delay_ms)
 
-    # -- flushing -----------------------------------------------------------------------------
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below is on disk."""
-        return self.flush_state.recovery_point
+    # --- flushing ---
 
     @property
     def unflushed_messages(self) -> int:
-        return self.log_end_offset - self.recovery_point
+        return self.log_end_offset - self.flush_state.recovery_point
 
     def flush_by(self, request: Callable[[Log], None]) -> None:
-        """Call this when a flush becomes due, or a segment was closed; until then we flush at once."""
+        """Call `request` when a flush is due or a segment was closed. Without it the log flushes itself.
+
+        A log with an unsynced tail is due as soon as it is open (`FlushState`)."""
         self._request_flush = request
+        if self.flush_state.is_due:
+            request(self)
 
     def plan_flush(self) -> FlushWork | None:
-        """What must be synced; None when everything is on disk already."""
+        """Decide what to sync; None if everything is on disk."""
         return self.flush_state.plan(self.log_end_offset, self.segments, self.leader_epochs)
 
     def flush_completed(self, work: FlushWork | None) -> None:
-        """The work is done: the recovery point moves, and acknowledgements may leave."""
+        """Advance the recovery point after a flush, so that acknowledgements can go out."""
         if work is not None and work.epochs_content is not None:
             self.leader_epochs.written(work.epochs_version)
         self.flush_state.completed(
@@ -480,7 +508,7 @@ class Log:
         )
 
     def flush(self) -> None:
-        """Force everything to disk, here and now."""
+        """Sync the whole log before returning."""
         work = self.plan_flush()
         if work is not None:
             with self.guarded("flushing"):
@@ -494,18 +522,18 @@ class Log:
             self.flush()
 
     def is_durable(self, path: str) -> bool:
-        """Whether a derived file is on disk; it soon is if not."""
+        """Whether a derived file is on disk. If it is not, request a flush."""
         if self.flush_state.is_unsynced(path):
             self._flush_soon()
         return not self.flush_state.is_unsynced(path)
 
     def write_epochs_soon(self) -> None:
-        """Bring the epoch file up to date, off the loop, without forcing records to disk."""
+        """Update the epoch file in a thread, without a sync of records."""
         write = self.flush_state.plan_epochs(self.leader_epochs)
         self.environment.background.submit(write, self.leader_epochs.written, self.fail)
 
     def sync_cut(self) -> None:
-        """Make the last truncation last, here and now."""
+        """Sync the last truncation before returning."""
         cut = self.flush_state.unsynced_cut
         if cut is not None:
             with self.guarded("truncating"):
@@ -513,16 +541,16 @@ class Log:
             self.flush_state.cut_synced(cut)
 
     def cut_synced(self, cut: CutWork | None, error: OSError | None = None) -> None:
-        """The truncation was synced elsewhere, or that failed."""
+        """Record the outcome of a truncation that a thread synced."""
         if error is not None:
             with self.guarded("truncating"):
                 raise error
         self.flush_state.cut_synced(cut)
 
-    # -- the end ------------------------------------------------------------------------------
+    # --- close ---
 
     def close(self) -> None:
-        """Flush, complete the indexes, write the producer snapshot. The next start trusts all of it."""
+        """Flush, complete the indexes and write the producer snapshot. The next start trusts all of it."""
         work = self.plan_close()
         if work is not None:
             with self.guarded("closing"):
@@ -531,7 +559,7 @@ class Log:
         self.release()
 
     def plan_close(self) -> FlushWork | None:
-        """What is left to be synced; None for a log that is as the last clean shutdown left it."""
+        """Complete the log and decide what to sync; None if it is as the last clean shutdown left it."""
         self.settle()
         if self.is_closed or self.log_directory.failure is not None:
             return None
@@ -541,28 +569,35 @@ class Log:
         active = self.segments.active
         with self.guarded("closing"):
             active.close_for_now()
-            snapshot = write_snapshot(self.environment.files, self.directory, self.producers, end_offset)
+            snapshot = self._snapshot_producers(end_offset)
             self.flush_state.names_changed([*active.derived_paths(), snapshot])
         return self.plan_flush()
 
     def release(self) -> None:
-        """Close the files without writing anything."""
+        """Close the files without a write."""
         self.is_closed = True
         self.segments.release()
 
     def rename_to(self, directory: str) -> None:
-        """Give the log's directory a new name (on its way to deletion, or moved); not durable."""
-        self._home.rename_to(self.environment.files, directory)
+        """Rename the log's directory, for a deletion or a move; not durable."""
+        self._log_path.rename_to(self.environment.files, directory)
         self.segments.moved_to(directory)
 
-    # -- failures -----------------------------------------------------------------------------
+    # --- failures ---
 
     def fail(self, error: BaseException) -> None:
-        """An I/O error: the whole directory goes offline, if it is the disk that failed (`storage.failures`).
+        """Report an I/O error. The log directory goes offline if the disk failed (`storage.files.failures`).
 
-        A log that is closed, perhaps deleted, has no files to speak for the directory."""
+        Errors of a closed log, which may be deleted, prove nothing about the directory."""
         if not self.is_closed:
             self.log_directory.fail(error)
+
+    def read_failed(self, error: OSError) -> None:
+        """Report a failed read. The log goes out of service (`storage.files.failures`)."""
+        if reach_of(error) is Reach.REQUEST or self.on_unreadable is None:
+            self.fail(error)
+        elif not self.is_closed:
+            self.on_unreadable(self, error)
 
     def _offline(self) -> KafkaStorageError:
         return KafkaStorageError(f"the log of {self.topic_partition} is offline")
@@ -573,6 +608,14 @@ class Log:
             yield
         except OSError as error:
             self.fail(error)
+            raise KafkaStorageError(f"{doing} of {self.topic_partition}: {error}") from error
+
+    @contextmanager
+    def guarded_read(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.read_failed(error)
             raise KafkaStorageError(f"{doing} of {self.topic_partition}: {error}") from error
 
     def __repr__(self) -> str:

@@ -1,16 +1,18 @@
-"""Reading from the segments of a log: a fetch is a region of one segment file, found without looking at
-records, at a cost that does not depend on how long the log is."""
+"""Reading from the segments of a log.
+
+A fetch returns a region of one segment file. The search decodes no records, and its cost does not depend on
+the length of the log."""
 
 from __future__ import annotations
 
 from barnabas.core.ids import NO_OFFSET
 from barnabas.core.regions import FileRegion
-from barnabas.storage.log.segments import Segments
+from barnabas.storage.log.parts.segments import Segments
 from barnabas.storage.segment.segment import Segment
 
 
 class FetchData:
-    """A piece of one segment, from the batch that holds `fetch_offset` on."""
+    """Part of one segment, from the batch that holds `fetch_offset`."""
 
     __slots__ = ("fetch_offset", "is_first_batch_incomplete", "records", "segment_base_offset", "size_bytes")
 
@@ -27,7 +29,7 @@ class FetchData:
         self.size_bytes = len(records)
         self.segment_base_offset = segment_base_offset
         self.is_first_batch_incomplete = is_first_batch_incomplete
-        """The first batch is larger than what was asked for, and so is useless to the reader."""
+        """The first batch is larger than the requested size, so the reader cannot decode it."""
 
 
 def read(
@@ -38,7 +40,7 @@ def read(
     log_end_offset: int,
     min_one_batch: bool,
 ) -> FetchData:
-    """The batches from the one that holds `offset` on, below `upper_offset`, of one segment."""
+    """Read batches of one segment, from the one that holds `offset`, up to `upper_offset`."""
     segment: Segment | None = segments.active
     if offset < segments.active.base_offset:
         segment = segments.floor(offset)
@@ -65,7 +67,7 @@ def read(
 
 
 def _end_position(segments: Segments, segment: Segment, upper_offset: int) -> int:
-    """Where in the segment the batches below `upper_offset` end."""
+    """Position in the segment where the batches below `upper_offset` end."""
     if segment is not segments.active:
         following = segments.following(segment)
         if following is not None and following.base_offset <= upper_offset:

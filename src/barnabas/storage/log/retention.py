@@ -1,7 +1,7 @@
-"""Which old segments may go (pure: it looks at segments and returns the ones to delete), and their deletion.
+"""Retention: deletion of old segments by log start offset, size and age.
 
-Segments go from the oldest on, and only whole ones whose every record lies below the high
-watermark: so the log start offset can never pass it. An empty active segment stays.
+`deletable_segments` decides and is pure. Segments are deleted from the oldest on, and only if every record is
+below the high watermark: so the log start offset can never pass it. An empty active segment stays.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barnabas.config.log_config import LogConfig
+from barnabas.storage.files.names import PRODUCER_SNAPSHOT
 from barnabas.storage.log.log import Log
-from barnabas.storage.names import PRODUCER_SNAPSHOT
 from barnabas.storage.segment.segment import Segment
 
 Verdict = Callable[[Segment, Segment | None], bool]
-"""Whether a segment, seen with the one that follows it, has to go."""
+"""Whether a segment has to be deleted, given the one that follows it."""
 
 
 def delete_old_segments(log: Log) -> int:
-    """Apply retention; returns how many segments went."""
+    """Apply retention; returns the number of deleted segments."""
     deleted = 0
     while True:
         with log.guarded("applying retention"):
@@ -34,15 +34,21 @@ def delete_old_segments(log: Log) -> int:
             return deleted
         if len(gone) == len(log.segments):
             if log.writing is not None:
-                return deleted  # more is coming, and into a segment that must not go
+                return deleted  # a thread writes into the segment, which must stay
             log.roll()
         following = log.segments.following(gone[-1])
         assert following is not None
         if not log.is_durable(following.path(PRODUCER_SNAPSHOT)):
-            return deleted  # the snapshot will be all that is left of the producers
+            return deleted  # afterwards the snapshot alone holds the producer state
         log.maybe_increment_log_start_offset(following.base_offset, f"segments deleted by {reason}")
         log.delete_segments(gone)
         deleted += len(gone)
+
+
+def is_past_retention(log: Log, retention_ms: int) -> bool:
+    """Whether retention by age would delete segments if the whole log were below the high watermark."""
+    first = log.segments.first
+    return bool(first.size_bytes) and _time_breach(log.environment.clock.now_ms(), retention_ms)(first, None)
 
 
 def deletable_segments(
@@ -54,7 +60,7 @@ def deletable_segments(
     high_watermark: int,
     now_ms: int,
 ) -> tuple[list[Segment], str]:
-    """The segments to delete and the reason, for the first reason that takes any."""
+    """Segments to delete and the reason: the first reason that applies to any."""
     verdicts: list[tuple[str, Verdict]] = [("log start offset", _start_offset_breach(log_start_offset))]
     if config.is_deleted:
         total_bytes = sum(segment.size_bytes for segment in segments)

@@ -1,20 +1,23 @@
-"""From a time to an offset.
+"""Search of an offset by timestamp (ListOffsets).
 
-The time index leads close to the batch, the header of the batch says whether it can hold the
-record, and only then are its records looked at.
+The time index leads close to the batch. The header of the batch shows whether it can hold the record. Only
+then are its records decoded.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from barnabas.records.batch import NO_LEADER_EPOCH, RecordBatch
-from barnabas.records.record import iterate_records
+from barnabas.core.bounds.budget import Budget
+from barnabas.core.steps import Sliced
+from barnabas.records.batch import MAGIC, NO_LEADER_EPOCH, RecordBatch
+from barnabas.records.steps import iterate_in_steps
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.segments import Segments
+from barnabas.storage.log.parts.segments import Segments
 from barnabas.storage.segment.batch_scan import Header
 from barnabas.storage.segment.segment import Segment
-from barnabas.storage.segment.sparse_index import CorruptIndex
+
+HEADERS_PER_STEP: Final = 500
 
 
 class TimestampAndOffset(NamedTuple):
@@ -23,51 +26,82 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> TimestampAndOffset | None:
-    """The first record whose time is `timestamp` or later."""
-    with log.guarded("searching by time"):
-        return _search(log.segments, timestamp, log.log_start_offset)
+Search = Sliced[TimestampAndOffset | None]
+"""A search that yields every few milliseconds. The log may change meanwhile, so each step starts from its
+current segments. A batch is read as a whole before its records are decoded."""
 
 
-def max_timestamp_offset(log: Log) -> TimestampAndOffset | None:
-    """The first record with the largest time of all; None in a log without times."""
-    with log.guarded("searching by time"):
+def search_by_time(log: Log, timestamp: int, budget: Budget) -> Search:
+    """Find the first record with this timestamp or a later one.
+
+    Decoded records spend `budget`: the header of a malicious batch may name a timestamp that none of its
+    millions of records has."""
+    from_offset = log.log_start_offset
+    while True:
+        with log.guarded_read("searching by time"):
+            found = _next_candidate(log.segments, timestamp, from_offset)
+        if isinstance(found, TimestampAndOffset) or found is None:
+            return found
+        if isinstance(found, RecordBatch):
+            record = yield from _first_record(found, timestamp, from_offset, budget)
+            if record is not None:
+                return record
+            from_offset = found.last_offset + 1
+        else:
+            from_offset = found
+        yield
+
+
+def search_max_timestamp(log: Log, budget: Budget) -> Search:
+    """Find the first record with the largest timestamp; None in a log without timestamps."""
+    with log.guarded_read("searching by time"):
         newest = max(log.segments, key=lambda segment: segment.max_timestamp)
-        if newest.max_timestamp < 0:
+        timestamp = newest.max_timestamp
+        if timestamp < 0:
             return None
         header = newest.find(newest.offset_of_max_timestamp)
-        return None if header is None else _first_record(newest, header, newest.max_timestamp, 0)
+        if header is None:
+            return None
+        batch = _batch_of(newest, header)
+    if isinstance(batch, TimestampAndOffset):
+        return batch
+    return (yield from _first_record(batch, timestamp, 0, budget))
 
 
-def _search(segments: Segments, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+def _next_candidate(
+    segments: Segments, timestamp: int, from_offset: int
+) -> RecordBatch | TimestampAndOffset | int | None:
+    """Next batch that may hold the record, or the record itself in an old format.
+
+    An offset means that many headers were read, and the search continues there. None: no such record."""
+    looked_at = 0
     for segment in segments:
         if segment.max_timestamp < timestamp:
             continue
-        position = _position_before(segment, timestamp, start_offset)
-        for header in segment.headers(position):
-            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                found = _first_record(segment, header, timestamp, start_offset)
-                if found is not None:
-                    return found
+        for header in segment.headers(segment.position_before_time(timestamp, from_offset)):
+            if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
+                return _batch_of(segment, header)
+            looked_at += 1
+            if looked_at >= HEADERS_PER_STEP and header.last_offset >= from_offset:
+                return header.last_offset + 1
     return None
 
 
-def _position_before(segment: Segment, timestamp: int, start_offset: int) -> int:
-    try:
-        offset = segment.time_index.offset_before(timestamp)
-        return segment.offset_index.position_before(max(offset, start_offset))
-    except CorruptIndex as error:
-        segment.rebuild_indexes(str(error))
-        return 0
-
-
-def _first_record(
-    segment: Segment, header: Header, timestamp: int, start_offset: int
-) -> TimestampAndOffset | None:
-    if header.magic != 2:
+def _batch_of(segment: Segment, header: Header) -> RecordBatch | TimestampAndOffset:
+    if header.magic != MAGIC:
         return TimestampAndOffset(header.max_timestamp, header.last_offset, NO_LEADER_EPOCH)
-    batch = RecordBatch(segment.file.read_at(header.position, header.size_bytes))
-    for record in iterate_records(batch):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
+    return RecordBatch(segment.file.read_at(header.position, header.size_bytes))
+
+
+def _first_record(batch: RecordBatch, timestamp: int, start_offset: int, budget: Budget) -> Search:
+    counted = 0
+    for record in iterate_in_steps(batch, first_offset=start_offset, with_bodies=False, budget=budget):
+        if record is None:
+            budget.spend_records(counted)
+            counted = 0
+            yield
+        elif record.timestamp >= timestamp:
             return TimestampAndOffset(record.timestamp, record.offset, batch.leader_epoch)
+        else:
+            counted += 1
     return None

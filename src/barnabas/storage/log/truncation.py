@@ -1,22 +1,22 @@
-"""Cutting a log: everything from an offset on goes, and all parts of the log agree on its new end.
+"""Truncation of a log: it removes all records from an offset on, in every part of the log.
 
-A truncation must be on disk before anything is written in the place of what is gone (`CutWork`). It is on
-return, or, where somebody else syncs many at once (`FlushState.unsynced_cut`), before the next record is
-written at the latest.
+A truncation must be on disk before new records overwrite the removed ones (`CutWork`). It is on disk on
+return. Where the caller syncs many logs at once (`FlushState.unsynced_cut`), it is on disk before the next
+append at the latest.
 """
 
 from __future__ import annotations
 
-from barnabas.storage.log.flush_state import CutWork
+from barnabas.core.ids import NO_OFFSET
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.segments import new_segment
-from barnabas.storage.names import LEADER_EPOCHS
-from barnabas.storage.producers.producer_recovery import producers_at, remove_snapshots
+from barnabas.storage.log.parts.flush_state import CutWork
+from barnabas.storage.log.parts.segments import new_segment
+from barnabas.storage.log.producer_recovery import producers_at, remove_snapshots
 from barnabas.storage.producers.producer_state import ProducerState
 
 
 def truncate_to(log: Log, offset: int, *, is_sync_deferred: bool = False) -> bool:
-    """Remove the records from `offset` on; True when there were any."""
+    """Remove the records from `offset` on; True if there were any."""
     log.settle()
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
@@ -27,13 +27,21 @@ def truncate_to(log: Log, offset: int, *, is_sync_deferred: bool = False) -> boo
     target = log.segments.floor(offset)
     assert target is not None
     with log.guarded("truncating"):
-        # First what has to be read and opened: it may be refused. Then all that changes.
+        # Reads and opens come first, because they may be refused. Then the changes.
         end_position = target.prepare_cut(offset)
-        producers = producers_at(log.environment, log.directory, log.segments, target, offset)
+        producers = producers_at(
+            log.environment,
+            log.directory,
+            log.segments,
+            target,
+            offset,
+            unwritten=log.flush_state.unwritten_snapshots,
+        )
+        log.flush_state.cancel_snapshots(beyond=offset)
         beyond = log.segments.behind(offset)
         cut = CutWork(log.environment.files, target.file, log.directory if beyond else None)
         if beyond:
-            log.delete_segments(beyond[::-1])  # the newest first: who is interrupted leaves no hole
+            log.delete_segments(beyond[::-1])  # the newest first: a crash leaves no gap
         log.flush_state.cut(cut)
         target.truncate_to(offset, end_position)
     log.flush_state.truncated(offset)
@@ -46,15 +54,16 @@ def truncate_to(log: Log, offset: int, *, is_sync_deferred: bool = False) -> boo
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
-    """Throw everything away; the next append gets `offset`."""
+    """Remove all records; the next append gets `offset`."""
     log.settle()
     files = log.environment.files
     log.leader_epochs.clear()
     with log.guarded("truncating"):
         log.segments.start_over(new_segment(log.environment, log.directory, offset, log.config))
+        log.flush_state.cancel_snapshots(beyond=NO_OFFSET)
         remove_snapshots(files, log.directory)
-        # Old epochs would claim offsets that they never had; replacing syncs the directory too.
-        files.replace(f"{log.directory}/{LEADER_EPOCHS}", log.leader_epochs.render())
+        # Old epochs would cover offsets that they never had; the replacement syncs the directory too.
+        log.flush_state.replace_epochs(log.leader_epochs.render())
     log.flush_state.restarted(offset)
     log.watermarks.restarted(offset if log_start_offset is None else log_start_offset, offset, offset)
     log.replace_producers(ProducerState(end_offset=offset))

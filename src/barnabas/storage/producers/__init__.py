@@ -1,1 +1,1 @@
-"""What a log remembers of its idempotent and transactional producers, and the snapshots of it on disk."""
+"""State of the idempotent and transactional producers of a log, and its snapshots on disk."""

@@ -1,4 +1,6 @@
-"""What a producer of whom a log knows may append next. Pure: the rules of Kafka's ProducerAppendInfo."""
+"""Checks of an append by a known producer: epoch, sequence, transaction. Pure.
+
+These are the rules of Kafka's ProducerAppendInfo."""
 
 from __future__ import annotations
 
@@ -16,18 +18,18 @@ from barnabas.storage.producers.producer_entry import SEQUENCE_MAX, BatchMetadat
 
 
 class AppendOrigin(Enum):
-    """Who appends, and therefore what is checked."""
+    """Source of an append, which decides the checks."""
 
     CLIENT = "client"
-    """A producer: epoch and sequence."""
+    """A producer: epoch and sequence are checked."""
     COORDINATOR = "coordinator"
-    """A group or transaction coordinator, whose batches have no sequence: epoch only."""
+    """A group or transaction coordinator, whose batches have no sequence: only the epoch is checked."""
     REPLICATION = "replication"
-    """A follower, or recovery: the leader has checked."""
+    """A follower or recovery: the leader has checked."""
 
 
 def check_next(batch: RecordBatch, entry: ProducerEntry, origin: AppendOrigin) -> BatchMetadata | None:
-    """Raise what the producer must hear; or the remembered batch that this one repeats."""
+    """Raise the error for the producer; or return the earlier batch that this one repeats."""
     attributes = batch.attributes
     if (
         batch.producer_epoch == entry.producer_epoch
@@ -36,7 +38,7 @@ def check_next(batch: RecordBatch, entry: ProducerEntry, origin: AppendOrigin) -
         and batch.base_sequence == entry.batches[-1][0] + 1
         and (attributes & TRANSACTIONAL_FLAG or entry.current_txn_first_offset < 0)
     ):
-        return None  # the next in order: by far the most
+        return None  # the next in order: the most common case
     if origin is AppendOrigin.CLIENT:
         duplicate = entry.find_duplicate(batch)
         if duplicate is not None:
@@ -67,7 +69,7 @@ def _check_sequence(batch: RecordBatch, entry: ProducerEntry) -> None:
             )
         return
     last_sequence = entry.last_sequence
-    # An unknown producer may begin anywhere: retention may have removed all it ever wrote.
+    # An unknown producer may begin anywhere: retention may have removed all of its batches.
     if base_sequence == last_sequence + 1 or (base_sequence == 0 and last_sequence == SEQUENCE_MAX):
         return
     raise OutOfOrderSequenceNumber(
@@ -86,7 +88,7 @@ def _check_coordinator_epoch(batch: RecordBatch, entry: ProducerEntry) -> None:
 
 
 def marker_of(batch: RecordBatch) -> EndTransactionMarker | None:
-    """What a control batch says; None when compaction has emptied it, or it ends no transaction."""
+    """Marker in a control batch; None if compaction has emptied it, or if it ends no transaction."""
     if batch.record_count <= 0:
         return None
     return end_transaction_marker(next(iterate_records(batch)))

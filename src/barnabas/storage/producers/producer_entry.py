@@ -1,4 +1,4 @@
-"""One producer, as a log remembers it: its epoch, its last batches, where its open transaction started."""
+"""Entry of one producer in a log: its epoch, its last batches, the start of its open transaction."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer."""
-
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
     coordinator_epoch: int = NO_EPOCH
@@ -51,7 +49,7 @@ class ProducerEntry:
         return replace(self, batches=list(self.batches))
 
     def find_duplicate(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The remembered batch with the same sequences, which `batch` is a retry of."""
+        """Find the earlier batch with the same sequences, which `batch` retries."""
         if batch.producer_epoch != self.producer_epoch:
             return None
         base_sequence, last_sequence = batch.base_sequence, batch.last_sequence

@@ -1,10 +1,9 @@
-"""`.snapshot`: the producer state at an offset, so that a start need not read the whole log.
+"""Producer snapshots (`.snapshot`): the producer state at an offset, so that a start reads less of the log.
 
-Kafka's version 1 holds one batch per producer, the last. A retry of an older one would then
-be refused after a restart, although it was written. So the other remembered batches follow
-behind the entries, where Kafka's reader does not look and which its checksum covers all the
-same: a snapshot written here opens there, and one written there opens here with one batch
-per producer.
+Kafka's version 1 holds one batch per producer, the last. After a restart, the retry of an earlier batch would
+be refused, although that batch was written. So the earlier batches follow after the entries. Kafka's reader
+ignores them, and its checksum covers them. Apache Kafka opens snapshots of this broker, and this broker opens
+Apache Kafka's, with one batch per producer.
 
     version i16 = 1 | CRC-32C u32 of the rest | count i32 | entries | "BRNB" | earlier batches
 
@@ -14,8 +13,9 @@ per producer.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from barnabas.core.errors import KafkaStorageError
 from barnabas.records.checksum import crc32c
 from barnabas.storage.producers.producer_entry import BATCHES_REMEMBERED, BatchMetadata, ProducerEntry
 
@@ -29,12 +29,39 @@ _BATCH = struct.Struct(">iqiq")
 
 
 class CorruptSnapshot(Exception):
-    """The file is not a producer snapshot, or not a whole one."""
+    """The file is not a complete producer snapshot."""
+
+
+PIECE_PRODUCERS = 500
+"""Producers in one piece of a snapshot: a millisecond or two of rendering."""
 
 
 def render_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    producers = list(entries)
-    content = bytearray(_HEAD.pack(VERSION, 0, len(producers)))
+    pieces = list(render_pieces(list(entries)))
+    return head_of(pieces) + b"".join(pieces[1:])
+
+
+def render_pieces(producers: list[ProducerEntry]) -> Iterator[bytes]:
+    """Render the snapshot in pieces of bounded work; the head lacks the checksum (`head_of`)."""
+    yield _HEAD.pack(VERSION, 0, len(producers))
+    for start in range(0, len(producers), PIECE_PRODUCERS):
+        yield _render_entries(producers[start : start + PIECE_PRODUCERS])
+    if producers:
+        yield EARLIER
+    for start in range(0, len(producers), PIECE_PRODUCERS):
+        yield _render_earlier_batches(producers[start : start + PIECE_PRODUCERS])
+
+
+def head_of(pieces: list[bytes]) -> bytes:
+    """First piece, with the checksum of all others."""
+    crc = crc32c(pieces[0][_ENTRIES_AT:])
+    for piece in pieces[1:]:
+        crc = crc32c(piece, crc)
+    return pieces[0][:2] + crc.to_bytes(4) + pieces[0][_ENTRIES_AT:]
+
+
+def _render_entries(producers: list[ProducerEntry]) -> bytes:
+    content = bytearray()
     for entry in producers:
         last = entry.batches[-1] if entry.batches else None
         content += _ENTRY.pack(
@@ -47,16 +74,20 @@ def render_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
             entry.coordinator_epoch,
             entry.current_txn_first_offset,
         )
-    if producers:
-        content += EARLIER
+    return bytes(content)
+
+
+def _render_earlier_batches(producers: list[ProducerEntry]) -> bytes:
+    content = bytearray()
     for entry in producers:
         earlier = entry.batches[:-1]
-        # The last batch's own timestamp can differ from the entry's, which a marker moves on.
+        # A marker changes the entry's timestamp, so that of the last batch can differ.
         last_timestamp = entry.batches[-1:]
+        if len(entry.batches) > BATCHES_REMEMBERED:
+            raise KafkaStorageError(f"{len(entry.batches)} batches of producer {entry.producer_id}")
         content.append(len(earlier) + len(last_timestamp))
         for batch in (*earlier, *last_timestamp):
             content += _BATCH.pack(*batch)
-    struct.pack_into(">I", content, 2, crc32c(memoryview(content)[_ENTRIES_AT:]))
     return bytes(content)
 
 
@@ -66,7 +97,7 @@ def parse_snapshot(content: bytes) -> list[ProducerEntry]:
         if version != VERSION:
             raise CorruptSnapshot(f"version {version} is unknown")
         if crc != crc32c(memoryview(content)[_ENTRIES_AT:]):
-            raise CorruptSnapshot("the checksum does not fit")
+            raise CorruptSnapshot("the checksum does not match")
         position = _HEAD.size
         producers = []
         for _ in range(count):

@@ -1,11 +1,14 @@
-"""What the log remembers of each idempotent or transactional producer.
+"""Producer state: what a log keeps of each idempotent or transactional producer.
 
-For every producer id: its epoch, its last five batches (a retry of one of them is answered
-with the offsets that it got the first time), and where its open transaction started. From the
-open transactions follows the first unstable offset, and from that the last stable offset.
+Each producer id has its epoch, its last five batches and the start of its open transaction. A retry of one of
+these batches is answered with the offsets of the first attempt. The open transactions determine the first
+unstable offset, and that determines the last stable offset.
 
-`check` decides and changes nothing (`append_checks`), `apply` records what has been written. Between them
-lies the write itself, so a failed write leaves no trace here.
+`check` decides and changes nothing (`append_checks`). `apply` records a batch after its write. So a failed
+write leaves no trace here.
+
+A thread may read the entries of one moment (`freeze`). Until it is done, a producer that writes gets a copy
+of its entry, and the frozen entry does not change.
 """
 
 from __future__ import annotations
@@ -23,16 +26,34 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """Offset of the marker."""
     is_aborted: bool
 
 
+class FrozenProducers:
+    """Entries of one moment, readable in any thread. Created and thawed on the loop."""
+
+    __slots__ = ("_state", "entries")
+
+    def __init__(self, state: ProducerState, entries: list[ProducerEntry]) -> None:
+        self._state: ProducerState | None = state
+        self.entries = entries
+
+    def thaw(self) -> None:
+        """Release the entries: no thread reads them any more."""
+        state, self._state = self._state, None
+        if state is not None:
+            state.thawed()
+
+
 class ProducerState:
-    """All producers of one log, up to `end_offset`."""
+    """Producers of one log, up to `end_offset`."""
 
     __slots__ = (
+        "_frozen",
         "_ongoing",
         "_unreplicated",
+        "_unshared",
         "end_offset",
         "first_unstable_offset",
         "producers",
@@ -42,23 +63,27 @@ class ProducerState:
     def __init__(self, entries: Iterable[ProducerEntry] = (), *, end_offset: int = 0) -> None:
         self.producers = {entry.producer_id: entry for entry in entries}
         self.end_offset = end_offset
-        """One past the last offset that has been applied."""
+        """One past the last applied offset."""
         open_transactions = sorted(
             (entry.current_txn_first_offset, entry.producer_id)
             for entry in self.producers.values()
             if entry.current_txn_first_offset >= 0
         )
         self._ongoing = dict(open_transactions)
-        """First offset -> producer id, ascending: transactions start in the order of the log."""
+        """Producer id by first offset, ascending: transactions start in the order of the log."""
         self._unreplicated: dict[int, int] = {}
-        """First offset -> offset of the marker, for markers above the high watermark."""
+        """Offset of the marker by first offset, for markers above the high watermark."""
         self.waiting = WaitingWrites()
+        self._frozen = 0
+        """Frozen views in use."""
+        self._unshared: set[int] | None = None
+        """While there are frozen views: producers whose entry is in none of them."""
         self.first_unstable_offset: int | None = None
-        """The first offset whose fate is undecided, or decided above the high watermark only."""
+        """First offset of a transaction that is open, or whose marker is above the high watermark."""
         self._find_first_unstable()
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
-        """Whether the producer has a transaction open here, under `producer_epoch` if that is given."""
+        """Whether the producer has an open transaction here, with `producer_epoch` if given."""
         entry = self.producers.get(producer_id)
         return (
             entry is not None
@@ -67,14 +92,14 @@ class ProducerState:
         )
 
     def await_first(self, producer_id: int, first: FirstWrite) -> None:
-        """The write waits to be verified, perhaps as the first of its producer."""
+        """Record a write that waits for verification, if it is the first of its producer."""
         if producer_id not in self.producers:
             self.waiting.await_first(producer_id, first)
 
-    # -- deciding -----------------------------------------------------------------------------
+    # --- checks ---
 
     def check(self, batches: Sequence[RecordBatch], origin: AppendOrigin) -> BatchMetadata | None:
-        """Raise what the producer must hear; or the remembered batch that this one repeats."""
+        """Raise the error for the producer; or return the earlier batch that this one repeats."""
         if origin is AppendOrigin.REPLICATION:
             return None
         if len(batches) == 1:
@@ -90,7 +115,7 @@ class ProducerState:
         return self._check_several(batches, origin)
 
     def _check_several(self, batches: Sequence[RecordBatch], origin: AppendOrigin) -> BatchMetadata | None:
-        """Each as if those before it were written."""
+        """Check each batch as if the previous ones were written."""
         scratch: dict[int, ProducerEntry] = {}
         for batch in batches:
             producer_id = batch.producer_id
@@ -113,12 +138,12 @@ class ProducerState:
         if origin is AppendOrigin.CLIENT:
             self.waiting.check_first(batch)
 
-    # -- recording ----------------------------------------------------------------------------
+    # --- recording of batches ---
 
     def apply(self, batch: RecordBatch, base_offset: int) -> CompletedTransaction | None:
-        """Record a batch that is in the log at `base_offset`; a transaction that it ends, if any.
+        """Record a batch that is in the log at `base_offset`; returns the transaction that it ends, if any.
 
-        `complete` must follow for that, once the transaction index has it."""
+        The caller adds that transaction to the transaction index, then calls `complete`."""
         producer_id = batch.producer_id
         self.end_offset = base_offset + batch.last_offset_delta + 1
         if producer_id == NO_PRODUCER_ID:
@@ -130,6 +155,8 @@ class ProducerState:
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
             self.waiting.first_came(producer_id)
+        elif self._unshared is not None:
+            entry = self._own(entry)
         entry.add_batch(batch, base_offset)
         if attributes & TRANSACTIONAL_FLAG and entry.current_txn_first_offset < 0:
             entry.current_txn_first_offset = base_offset
@@ -147,6 +174,8 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        elif self._unshared is not None:
+            entry = self._own(entry)
         first_offset = entry.current_txn_first_offset
         entry.end_transaction(marker, batch.producer_epoch, batch.max_timestamp)
         if first_offset < 0:
@@ -154,7 +183,7 @@ class ProducerState:
         return CompletedTransaction(producer_id, first_offset, offset, not marker.is_commit)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset will be once `completed` is replicated."""
+        """Last stable offset once `completed` is replicated."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -166,32 +195,60 @@ class ProducerState:
         self._find_first_unstable()
 
     def high_watermark_advanced(self, high_watermark: int) -> None:
-        """Transactions whose marker is below the high watermark hold nobody back any more."""
+        """Drop transactions whose marker is below the high watermark: they bound no consumer any more."""
         if self._unreplicated:
             self._unreplicated = {
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
             }
             self._find_first_unstable()
 
-    # -- forgetting ---------------------------------------------------------------------------
+    # --- views for threads ---
+
+    def freeze(self) -> FrozenProducers:
+        """View of all current entries for a thread, until `FrozenProducers.thaw`."""
+        self._frozen += 1
+        self._unshared = set()
+        return FrozenProducers(self, list(self.producers.values()))
+
+    def thawed(self) -> None:
+        self._frozen -= 1
+        if not self._frozen:
+            self._unshared = None
+
+    def _own(self, entry: ProducerEntry) -> ProducerEntry:
+        """Entry of this producer that no frozen view shares, so that it may change."""
+        assert self._unshared is not None
+        producer_id = entry.producer_id
+        if producer_id not in self._unshared:
+            self._unshared.add(producer_id)
+            entry = self.producers[producer_id] = entry.copy()
+        return entry
+
+    # --- expiry ---
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have been silent for `expiration_ms` and hold no transaction open."""
-        expired = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
-        ]
-        for producer_id in expired:
-            del self.producers[producer_id]
+        """Drop producers without an open transaction that wrote nothing for `expiration_ms`."""
+        self.remove_expired_among(list(self.producers), now_ms, expiration_ms)
         self.waiting.forget_old()
+
+    def remove_expired_among(self, producer_ids: Iterable[int], now_ms: int, expiration_ms: int) -> None:
+        """Drop the expired producers among these; some may be dropped already."""
+        producers = self.producers
+        for producer_id in producer_ids:
+            entry = producers.get(producer_id)
+            if (
+                entry is not None
+                and entry.current_txn_first_offset < 0
+                and now_ms - entry.last_timestamp >= expiration_ms
+            ):
+                del producers[producer_id]
 
     def log_start_offset_advanced(self, log_start_offset: int) -> None:
         self.high_watermark_advanced(log_start_offset)
         self.skip_to(log_start_offset)
 
     def skip_to(self, offset: int) -> None:
-        """Nothing below `offset` is left to be applied."""
+        """Advance the end: no batch below `offset` is left to apply."""
         self.end_offset = max(self.end_offset, offset)
 
     def _find_first_unstable(self) -> None:

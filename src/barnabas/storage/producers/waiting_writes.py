@@ -1,9 +1,10 @@
-"""Writes that wait until the transaction coordinator has answered for them.
+"""Writes that wait for verification by the transaction coordinator.
 
-The first write of a transaction does. `VerificationGuard` tells whether a marker came meanwhile: then the
-answer is about a transaction that is over. A write of a producer of whom nothing is known may begin with any
-sequence, but not with one behind a write that waited and was sent back to come again: it would take its
-place.
+The first write of a transaction waits. `VerificationGuard` shows whether a marker arrived meanwhile: then the
+coordinator's answer concerns a transaction that is over.
+
+An unknown producer may begin with any sequence, with one exception. While a write of it waits, or was
+returned for a retry, a write with a higher sequence must not come first: it would overtake the retry.
 """
 
 from __future__ import annotations
@@ -16,35 +17,33 @@ from barnabas.records.batch import RecordBatch
 
 
 class VerificationGuard:
-    """Held by writes that wait for the coordinator's word; it stands until their producer's marker comes."""
+    """Guard of writes that wait for verification, valid until a marker of their producer arrives."""
 
     __slots__ = ("__weakref__",)
 
 
 class FirstWrite(NamedTuple):
-    """A write that waits for the coordinator's word, of a producer that has written nothing yet."""
+    """Write that waits for verification, of a producer without a batch in the log."""
 
     epoch: int
     sequence: int
 
 
 class WaitingWrites:
-    """Of one log. A state that is built anew has none, so what waits across a truncation is not verified any
-    more."""
+    """Waiting writes of one log. A rebuilt producer state has none, so a truncation voids every guard."""
 
     __slots__ = ("_awaited", "_awaited_before", "_guards")
 
     def __init__(self) -> None:
         self._guards: WeakValueDictionary[int, VerificationGuard] | None = None
-        """By producer id; gone with the last write that waits. Most logs never have one, and no table
-        either."""
+        """Guards by producer id, each dropped with its last waiting write. Most logs never have a table."""
         self._awaited: dict[int, FirstWrite] = {}
         self._awaited_before: dict[int, FirstWrite] = {}
-        """By producer id, of producers of whom nothing is known; those from before the last look at what has
-        expired apart, so that none is kept for ever."""
+        """First writes of unknown producers, by producer id. Those from before the last expiry check are
+        separate, so that none is kept for ever."""
 
     def guard(self, producer_id: int) -> VerificationGuard:
-        """To be taken before the coordinator is asked; all writes of the producer that wait share one."""
+        """Guard to take before the request to the coordinator; waiting writes of a producer share one."""
         if self._guards is None:
             self._guards = WeakValueDictionary()
         found = self._guards.get(producer_id)
@@ -53,7 +52,7 @@ class WaitingWrites:
         return found
 
     def stands(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether no marker of the producer has come since the guard was taken."""
+        """Whether no marker of the producer has arrived since the guard was taken."""
         return self._guards is not None and self._guards.get(producer_id) is guard
 
     def marker_came(self, producer_id: int) -> None:
@@ -61,8 +60,7 @@ class WaitingWrites:
             self._guards.pop(producer_id, None)
 
     def await_first(self, producer_id: int, first: FirstWrite) -> None:
-        """The write of a producer of whom nothing is known waits to be verified. The lowest of them that the
-        newest epoch sent must come first."""
+        """Record a waiting write of an unknown producer; the newest epoch's lowest sequence goes first."""
         known = self._awaited_first(producer_id)
         if known is None or first.epoch > known.epoch:
             self._awaited[producer_id] = first
@@ -70,7 +68,7 @@ class WaitingWrites:
             self._awaited[producer_id] = min(first, known)
 
     def check_first(self, batch: RecordBatch) -> None:
-        """Raise if this, the first batch of its producer here, would take the place of one that waits."""
+        """Raise if this first batch of its producer would overtake a waiting one."""
         awaited = self._awaited_first(batch.producer_id)
         if (
             awaited is not None

@@ -1,1 +1,1 @@
-"""One segment of a log: a file of batches, with its offset, time and transaction indexes."""
+"""One segment of a log: a file of batches with its offset, time and transaction indexes."""

@@ -1,12 +1,11 @@
-"""Walking over the batches of a segment file.
+"""Scans over the batches of a segment file.
 
-Two ways. `find_batch` and `iterate_headers` look at headers only and skip the records: a
-search starts close to its goal, reads a chunk that usually holds it, and costs the same in a
-short and in a long log. `iterate_valid_batches` reads everything in large chunks and checks
-each CRC: that is recovery.
+- `find_batch` and `iterate_headers` read only headers and skip the records. A search starts close to its goal
+  and reads a chunk that usually holds it. Its cost does not depend on the length of the log.
+- `iterate_valid_batches` reads everything in large chunks and checks each CRC. Recovery uses it.
 
-Batches of the old formats (magic 0 and 1) share the first 17 bytes with today's: they can be
-measured, checked and stepped over like the rest.
+Messages of the old formats (magic 0 and 1) share the first 17 bytes with a batch of format 2. So they are
+measured, checked and skipped in the same way.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from barnabas.core.ids import NO_OFFSET
 from barnabas.core.regions import OpenFile
 from barnabas.records.batch import (
     HEADER_BYTES,
@@ -24,6 +24,7 @@ from barnabas.records.batch import (
     NO_TIMESTAMP,
     RecordBatch,
 )
+from barnabas.storage.files.failures import GarbledLog
 
 SEARCH_CHUNK_BYTES: Final = 8 * 1024
 WALK_CHUNK_BYTES: Final = 64 * 1024
@@ -41,7 +42,7 @@ _LEGACY: Final = struct.Struct(">qiIbbq")
 
 
 class Header:
-    """The part of a batch that a search needs; of an old message the offset is its last."""
+    """Fields of a batch that a search needs. An old message has one offset, its last."""
 
     __slots__ = (
         "base_offset", "last_offset", "leader_epoch", "magic", "max_timestamp", "position", "size_bytes",
@@ -66,12 +67,8 @@ class Header:
         self.leader_epoch = leader_epoch
 
 
-class GarbledLog(Exception):
-    """There is no batch where one should start."""
-
-
 def parse_header(chunk: bytes | memoryview, at: int, position: int) -> Header:
-    """The header at `at` of `chunk`, which lies at `position` of the file."""
+    """Parse the header at `at` of `chunk`, which is at `position` of the file."""
     base_offset: int
     length: int
     magic: int
@@ -94,11 +91,11 @@ def parse_header(chunk: bytes | memoryview, at: int, position: int) -> Header:
 def iterate_headers(
     file: OpenFile, position: int, end: int, *, chunk_bytes: int = WALK_CHUNK_BYTES
 ) -> Iterator[Header]:
-    """The header of every batch from `position` to `end`; GarbledLog where one cannot be."""
+    """Headers of all batches from `position` to `end`. Raises GarbledLog at an impossible header."""
     chunk, chunk_at = b"", position
     while end - position >= LEGACY_BYTES_MIN:
         at = position - chunk_at
-        # The last message of an old log can be shorter than today's header: pad it with nothing.
+        # The last message of an old log can be shorter than a header of format 2: pad it with zeros.
         if at + _PREFIX.size > len(chunk):
             chunk, chunk_at, at = file.read_at(position, chunk_bytes), position, 0
             if len(chunk) < _PREFIX.size:
@@ -110,8 +107,13 @@ def iterate_headers(
         position += header.size_bytes
 
 
-def find_batch(file: OpenFile, position: int, end: int, offset: int) -> Header | None:
-    """The first batch from `position` on whose last offset is `offset` or larger."""
+def find_batch(
+    file: OpenFile, position: int, end: int, offset: int, indexed_offset: int = NO_OFFSET
+) -> Header | None:
+    """Find the first batch from `position` on whose last offset is `offset` or larger.
+
+    An index entry may claim that `indexed_offset` is in a batch at `position` or soon after it. Raises
+    GarbledLog if it is not: the wanted batch might be before `position`."""
     unpack = _SEARCHED.unpack_from
     chunk, chunk_at, chunk_end = b"", position, position
     while end - position >= LEGACY_BYTES_MIN:
@@ -120,19 +122,24 @@ def find_batch(file: OpenFile, position: int, end: int, offset: int) -> Header |
             chunk_end = position + len(chunk)
             if len(chunk) < _PREFIX.size:
                 chunk = chunk.ljust(_PREFIX.size, b"\0")
-        last_offset, length, magic, last_offset_delta = unpack(chunk, position - chunk_at)
-        if magic == 2:
-            last_offset += last_offset_delta
-        # A header that cannot be is met by parse_header, which says so.
+        base_offset, length, magic, last_offset_delta = unpack(chunk, position - chunk_at)
+        last_offset = base_offset + last_offset_delta if magic == 2 else base_offset
+        if last_offset >= indexed_offset >= 0:
+            if base_offset > indexed_offset:
+                break
+            indexed_offset = NO_OFFSET
+        # parse_header raises for an impossible header.
         if last_offset >= offset or length < 14 or magic not in (0, 1, 2):
             header = parse_header(chunk, position - chunk_at, position)
             return header if position + header.size_bytes <= end else None
         position += LOG_OVERHEAD_BYTES + length
+    if indexed_offset >= 0:
+        raise GarbledLog(f"no batch with offset {indexed_offset} at position {position}")
     return None
 
 
 class LegacyBatch(NamedTuple):
-    """A message of format 0 or 1, as far as recovery cares."""
+    """Message of format 0 or 1, with the fields that recovery needs."""
 
     position: int
     size_bytes: int
@@ -145,13 +152,13 @@ class LegacyBatch(NamedTuple):
 
 
 ValidBatch = tuple[int, RecordBatch | LegacyBatch]
-"""A position in the file and the batch there."""
+"""Position in the file, and the batch there."""
 
 
 def iterate_valid_batches(
     file: OpenFile, end: int, position: int = 0, *, chunk_bytes: int = RECOVERY_CHUNK_BYTES
 ) -> Iterator[ValidBatch]:
-    """Whole batches with the right CRC, up to the first that is not."""
+    """Read whole batches with a valid CRC, up to the first invalid one."""
     chunk_at = position
     chunk = memoryview(file.read_at(chunk_at, min(chunk_bytes, end - chunk_at)))
     while end - position >= LEGACY_BYTES_MIN:

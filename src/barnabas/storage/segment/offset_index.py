@@ -1,4 +1,4 @@
-"""`.index`: where in the segment a batch starts, one entry per `index.interval.bytes`.
+"""Offset index (`.index`): positions of batches in the segment, one entry per `index.interval.bytes`.
 
 An entry is `(last offset of the batch − base offset, its position in the file)`, four bytes each.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import struct
 from typing import ClassVar
 
-from barnabas.core.files import ReadBuffer
+from barnabas.core.ids import NO_OFFSET
 from barnabas.storage.segment.sparse_index import CorruptIndex, SparseIndex
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
-"""A segment spans at most this many offsets: entries hold them in 31 bits."""
+"""Maximum number of offsets in a segment: entries hold them in 31 bits."""
 
 
 class OffsetIndex(SparseIndex):
@@ -23,28 +23,35 @@ class OffsetIndex(SparseIndex):
         self._append(offset - self.base_offset, position)
 
     def maybe_append(self, offset: int, position: int) -> None:
-        """Add the entry unless it is the last one already."""
+        """Add the entry unless it is already the last one."""
         if not len(self) or self.at(len(self) - 1)[0] < offset - self.base_offset:
             self.append(offset, position)
 
-    def position_before(self, offset: int) -> int:
-        """A position from which a scan forward finds the batch that holds `offset`."""
-        slot = self.floor(offset - self.base_offset)
-        return 0 if slot < 0 else self.at(slot)[1]
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """`(last offset, position)` of a batch from which a forward scan finds the one that holds `offset`.
 
-    def offset_after(self, position: int) -> int | None:
-        """The last offset of the first indexed batch at or beyond `position`, if there is one."""
+        Without such an entry: NO_OFFSET and the start of the segment."""
+        slot = self.floor(offset - self.base_offset)
+        return (NO_OFFSET, 0) if slot < 0 else self.entry_at(slot)
+
+    def entry_at(self, slot: int) -> tuple[int, int]:
+        """`(last offset, position)` of the batch of entry number `slot`."""
+        relative_offset, position = self.at(slot)
+        if relative_offset < 0 or position < 0:
+            raise CorruptIndex(f"{self.path}: entry {slot} is ({relative_offset}, {position})")
+        return self.base_offset + relative_offset, position
+
+    def slot_after(self, position: int) -> int | None:
+        """First entry for a batch at or beyond `position`, if any."""
         slot = self.floor(position - 1, field=1) + 1
-        return None if slot >= len(self) else self.base_offset + self.at(slot)[0]
+        return None if slot >= len(self) else slot
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries for `offset` and beyond."""
         self.keep(self.floor(offset - self.base_offset - 1) + 1)
 
-    def _check(self, base: ReadBuffer, entries: int) -> None:
-        first, first_position = self.entry.unpack_from(base, 0)
-        last, last_position = self.entry.unpack_from(base, (entries - 1) * self.entry.size)
-        if not (0 <= first <= last and 0 <= first_position <= last_position):
-            raise CorruptIndex(f"{self.path}: last entry ({last}, {last_position}) precedes the first")
-        if entries > 1 and last == 0:
+    def _check(self, first: tuple[int, ...], last: tuple[int, ...]) -> None:
+        if not (0 <= first[0] <= last[0] and 0 <= first[1] <= last[1]):
+            raise CorruptIndex(f"{self.path}: last entry {last} precedes the first")
+        if self._base_entries > 1 and last[0] == 0:
             raise CorruptIndex(f"{self.path}: ends in empty entries")

@@ -1,12 +1,11 @@
-"""One segment: a stretch of the log in one file, with its three indexes.
+"""Segment: a range of the log in one file, with its three indexes.
 
-A segment knows how many valid bytes it has (`size_bytes`); what a failed write may have left
-beyond is nobody's business and is overwritten by the next one. The file is opened when it is
-first needed and closes with the last reader, so that a partition nobody talks to costs no
+`size_bytes` is the number of valid bytes. A failed write may leave bytes beyond it; the next write overwrites
+them. The file is opened on first use and closes with the last reader, so an idle partition costs no file
 descriptor.
 
-Consumers mostly ask for what was just written: the positions of the last few batches are
-remembered, and a fetch near the end touches neither index nor file.
+Most consumers read records that were just written. So the segment keeps the positions of its last batches,
+and a fetch near the end reads neither index nor file.
 """
 
 from __future__ import annotations
@@ -17,26 +16,30 @@ from collections.abc import Iterator
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import DataFile, Files
+from barnabas.core.ids import NO_OFFSET
+from barnabas.core.regions import OpenFile
 from barnabas.records.batch import NO_TIMESTAMP, RecordBatch
-from barnabas.storage.names import (
+from barnabas.storage.files.failures import GarbledLog
+from barnabas.storage.files.names import (
     LOG,
     OFFSET_INDEX,
     PRODUCER_SNAPSHOT,
     SEGMENT_SUFFIXES,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    TRANSACTION_INDEX_CHECKSUM,
     segment_path,
 )
-from barnabas.storage.segment.batch_scan import GarbledLog, Header, find_batch, iterate_headers
+from barnabas.storage.segment.batch_scan import Header, find_batch, iterate_headers
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.time_index import TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex
 
 RECENT_BATCHES_MAX = 32
-"""Batches whose position is remembered; twice as many before the older half is dropped."""
+"""Batches whose position is kept. The older half is dropped at twice this number."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Segment:
@@ -75,7 +78,7 @@ class Segment:
     ) -> None:
         sizes = file_bytes or {}
         self.name_suffix = name_suffix
-        """Behind the names of its files, while it is not yet a part of the log."""
+        """Suffix of its file names while the segment is not yet part of the log."""
         self._files = files
         self._file: DataFile | None = None
         self.directory = directory
@@ -84,7 +87,7 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self.index_interval_bytes = index_interval_bytes
-        """How far apart the entries of its indexes lie."""
+        """Distance between two entries of its indexes."""
         self.bytes_since_last_index_entry = 0
         self.offset_index = OffsetIndex(
             files, self.path(OFFSET_INDEX), base_offset, file_bytes=sizes.get(OFFSET_INDEX, 0)
@@ -93,16 +96,21 @@ class Segment:
             files, self.path(TIME_INDEX), base_offset, file_bytes=sizes.get(TIME_INDEX, 0)
         )
         self.transaction_index = TransactionIndex(
-            files, self.path(TRANSACTION_INDEX), base_offset, file_bytes=sizes.get(TRANSACTION_INDEX, 0)
+            files,
+            self.path(TRANSACTION_INDEX),
+            base_offset,
+            file_bytes=sizes.get(TRANSACTION_INDEX, 0),
+            checksum_path=self.path(TRANSACTION_INDEX_CHECKSUM),
+            has_checksum=TRANSACTION_INDEX_CHECKSUM in sizes,
         )
-        # None stands for "not looked up yet": opening a log must not read every segment of it.
+        # None means "not read yet": opening a log must not read each of its segments.
         self._max_timestamp: int | None = None if self.size_bytes else NO_TIMESTAMP
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
         self._recent_offsets: list[int] = []
-        """The last offset of each of the last batches, ascending."""
+        """Last offsets of the last batches, ascending."""
         self._recent_positions: list[int] = []
-        """Where each of them starts."""
+        """Positions of these batches."""
 
     def path(self, suffix: str) -> str:
         return segment_path(self.directory, self.base_offset, suffix) + self.name_suffix
@@ -114,12 +122,15 @@ class Segment:
             file = self._file = self._files.open(self.path(LOG))
         return file
 
+    def is_open_as(self, file: OpenFile) -> bool:
+        return self._file is file
+
     def create(self) -> Segment:
-        """Make the file of a new segment."""
+        """Create the file of a new segment."""
         self._file = self._files.open(self.path(LOG), create=True)
         return self
 
-    # -- writing ------------------------------------------------------------------------------
+    # --- append ---
 
     def append(
         self,
@@ -128,9 +139,9 @@ class Segment:
         max_timestamp: int,
         offset_of_max_timestamp: int,
     ) -> None:
-        """Write the batches, whose bytes are `data`, behind what is there, in one system call.
+        """Append the batches, whose bytes are `data`, in one system call.
 
-        A write that fails or is short leaves the segment as it was."""
+        A failed or short write leaves the segment unchanged."""
         if self._max_timestamp is None:
             self.look_up_max_timestamp()
         written = (self._file or self.file).write_at(self.size_bytes, data)
@@ -139,14 +150,14 @@ class Segment:
         self.appended(len(data), batches, max_timestamp, offset_of_max_timestamp)
 
     def look_up_max_timestamp(self) -> None:
-        """Before anything is written: it may read the file, and fail."""
+        """Read the maximum timestamp before an append, because the read may fail."""
         if self._max_timestamp is None:
             self._load_max_timestamp()
 
     def appended(
         self, length: int, batches: list[RecordBatch], max_timestamp: int, offset_of_max_timestamp: int
     ) -> None:
-        """The batches are in the file, behind what was there: from here on they are a part of the segment."""
+        """Record batches that were written behind the end, so that they become part of the segment."""
         position = self.size_bytes
         known_max = self.max_timestamp
         if max_timestamp > known_max:
@@ -170,20 +181,24 @@ class Segment:
             del offsets[:-RECENT_BATCHES_MAX], positions[:-RECENT_BATCHES_MAX]
 
     def cut_after_failure(self) -> None:
-        """Take away what a failed write has left, if the disk still allows it."""
+        """Remove the bytes that a failed write has left, if the disk still allows it."""
         try:
             self.file.truncate(self.size_bytes)
         except OSError as error:
-            _log.warning("%s cannot be cut back: %s", self.path(LOG), error)
+            logger.warning(
+                "cannot truncate %s after a failed write, recovery does it at the next start: %s",
+                self.path(LOG),
+                error,
+            )
 
     def extend(self, data: bytes) -> None:
-        """Write more of the file; the indexes are the caller's business."""
+        """Append bytes to the file; the caller updates the indexes."""
         if self.file.write_at(self.size_bytes, data) != len(data):
             raise OSError(f"short write to {self.path(LOG)}")
         self.size_bytes += len(data)
 
     def indexed_up_to(self, position: int) -> None:
-        """The last entry of the indexes stands for the batch at `position`."""
+        """Record that the last index entry is for the batch at `position`."""
         self.bytes_since_last_index_entry = self.size_bytes - position
 
     def should_roll(
@@ -196,12 +211,12 @@ class Segment:
         roll_after_ms: int,
         index_bytes: int,
     ) -> bool:
-        """Whether an append of this size, time and offset belongs into a new segment."""
+        """Whether an append of this size, timestamp and offset needs a new segment."""
         size = self.size_bytes
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not size:
-            return False  # however large it is, no other segment would suit it better
+            return False  # no other segment has more room than an empty one
         if size + size_bytes > segment_bytes:
             return True
         first = self._first_timestamp
@@ -211,18 +226,18 @@ class Segment:
         if waited_ms > roll_after_ms - self.roll_jitter_ms:
             return True
         if 2 * size < index_bytes:
-            return False  # entries are smaller than the batches they stand for
-        # The time index keeps one entry free for the one written when the segment is closed.
+            return False  # index entries are smaller than their batches
+        # The time index keeps room for the entry that closing the segment adds.
         return self.offset_index.size_bytes + 8 > index_bytes or self.time_index.size_bytes + 24 > index_bytes
 
-    # -- searching ----------------------------------------------------------------------------
+    # --- search ---
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """`(position, size)` of the first batch whose last offset is `offset` or larger."""
         offsets = self._recent_offsets
         positions = self._recent_positions
         if offsets and (offset > offsets[0] or not positions[0]):
-            # Newest first: a tailing reader wants the last batch or the one before.
+            # Newest first: a consumer at the end of the log reads the last batch or the one before.
             slot = len(offsets) - 1
             if offset > offsets[slot]:
                 return None
@@ -235,72 +250,120 @@ class Segment:
         return None if found is None else (found.position, found.size_bytes)
 
     def find(self, offset: int) -> Header | None:
-        """The same, from the index and the file. A damaged index is rebuilt on the way."""
+        """Find the same batch with the index and the file. A damaged index is rebuilt."""
         try:
-            return find_batch(self.file, self.offset_index.position_before(offset), self.size_bytes, offset)
+            return self._find(offset)
         except (CorruptIndex, GarbledLog) as error:
             self.rebuild_indexes(str(error))
         try:
-            return find_batch(self.file, self.offset_index.position_before(offset), self.size_bytes, offset)
+            return self._find(offset)
         except GarbledLog as error:
             raise KafkaStorageError(f"{self.path(LOG)} is damaged: {error}") from error
+
+    def _find(self, offset: int) -> Header | None:
+        indexed_offset, position = self.offset_index.entry_before(offset)
+        return find_batch(self.file, position, self.size_bytes, offset, indexed_offset)
+
+    def offset_after(self, position: int) -> int | None:
+        """Offset above all batches before `position`; None if the index has no such entry."""
+        try:
+            return self._offset_after(position)
+        except (CorruptIndex, GarbledLog) as error:
+            self.rebuild_indexes(str(error))
+        return self._offset_after(position)
+
+    def _offset_after(self, position: int) -> int | None:
+        slot = self.offset_index.slot_after(position)
+        if slot is None:
+            return None
+        offset, batch_position = self.offset_index.entry_at(slot)
+        if not self.offset_index.is_in_memory(slot):
+            find_batch(self.file, batch_position, self.size_bytes, offset, offset)
+        return offset
+
+    def position_before_time(self, timestamp: int, start_offset: int) -> int:
+        """Position from which a forward scan finds the first record that is at or after both arguments."""
+        try:
+            known = self.time_index.entry_before(timestamp)
+            if known is not None and known[1] > start_offset:
+                header = self.find(known[1])
+                if header is None or header.max_timestamp != known[0]:
+                    raise CorruptIndex(f"time index: no batch at {known[1]} has the time {known[0]}")
+                return header.position
+        except CorruptIndex as error:
+            self.rebuild_indexes(str(error))
+            return 0
+        first = self.find(start_offset)
+        return self.size_bytes if first is None else first.position
 
     def headers(self, position: int = 0) -> Iterator[Header]:
         return iterate_headers(self.file, position, self.size_bytes)
 
     def read_next_offset(self) -> int:
         """One past the last offset in the file."""
-        last = self.base_offset - 1
-        if self.size_bytes:
-            slot = len(self.offset_index) - 1
+        last = self._last_header() if self.size_bytes else None
+        return self.base_offset if last is None else last.last_offset + 1
+
+    def _last_header(self) -> Header | None:
+        slot = len(self.offset_index) - 1
+        if slot >= 0:
             try:
-                position = self.offset_index.at(slot)[1] if slot >= 0 else 0
-                for header in self.headers(position):
-                    last = header.last_offset
+                offset, position = self.offset_index.entry_at(slot)
+                known = find_batch(self.file, position, self.size_bytes, offset, offset)
+                return self._last_header_from(known)
             except (CorruptIndex, GarbledLog) as error:
                 self.rebuild_indexes(str(error))
-                for header in self.headers():
-                    last = header.last_offset
-        return last + 1
+        return self._last_header_from(None)
+
+    def _last_header_from(self, last: Header | None) -> Header | None:
+        position = 0 if last is None else last.position
+        for header in self.headers(position):
+            last = header
+        return last
 
     def note_last_batch(self, last_offset: int, position: int) -> None:
-        """Somebody else than `append` has found, or written, the last batch of the file."""
+        """Record the last batch of the file, found by recovery or written by the cleaner."""
         self._recent_offsets = [last_offset]
         self._recent_positions = [position]
 
     def _last_batch(self) -> tuple[int, int] | None:
         if self._recent_offsets:
             return self._recent_offsets[-1], self._recent_positions[-1]
-        known = self.sealed_end()
         try:
-            *_, last = self.headers(known[1] if known else 0)
-        except ValueError:
-            return None  # there is no batch at all
+            last = self._last_header()
         except GarbledLog as error:
             raise KafkaStorageError(f"{self.path(LOG)} is damaged: {error}") from error
-        return last.last_offset, last.position
+        return None if last is None else (last.last_offset, last.position)
 
     def sealed_end(self) -> tuple[int, int] | None:
-        """`(last offset, position)` of the last batch that the offset index knows."""
+        """`(last offset, position)` of the last batch in the offset index."""
         try:
             slot = len(self.offset_index) - 1
-            if slot < 0:
-                return None
-            relative_offset, position = self.offset_index.at(slot)
+            return None if slot < 0 else self.offset_index.entry_at(slot)
         except CorruptIndex:
             return None
-        return self.base_offset + relative_offset, position
+
+    def timed_end(self) -> int:
+        """Last offset in the time index; NO_OFFSET if it is empty."""
+        try:
+            return self.time_index.last()[1] if len(self.time_index) else NO_OFFSET
+        except CorruptIndex:
+            return NO_OFFSET
 
     def rebuild_indexes(self, reason: str) -> None:
-        """Derive offset and time index anew from the headers of the batches."""
-        _log.warning("rebuilding the indexes of %s: %s", self.path(LOG), reason)
+        """Derive the offset and time indexes again from the headers of the batches."""
+        logger.warning("rebuilding the indexes of %s: %s", self.path(LOG), reason)
         self.offset_index.reset()
         self.time_index.reset()
         self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         last_indexed = 0
         header: Header | None = None
+        next_offset, largest_offset = self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         try:
             for header in self.headers():
+                if header.base_offset < next_offset or header.last_offset > largest_offset:
+                    raise GarbledLog(f"offset {header.base_offset} is out of place at {header.position}")
+                next_offset = header.last_offset + 1
                 if header.max_timestamp > self._max_timestamp:
                     self._max_timestamp = header.max_timestamp
                     self._offset_of_max_timestamp = header.last_offset
@@ -317,11 +380,11 @@ class Segment:
         self.offset_index.create()
         self.time_index.create()
 
-    # -- time ---------------------------------------------------------------------------------
+    # --- timestamps ---
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of any record here; NO_TIMESTAMP when there is none."""
+        """Largest timestamp of any record in the segment; NO_TIMESTAMP without one."""
         if self._max_timestamp is None:
             self._load_max_timestamp()
         assert self._max_timestamp is not None
@@ -329,13 +392,13 @@ class Segment:
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """The last offset of the first batch that has it."""
+        """Last offset of the first batch with the largest timestamp."""
         if self._max_timestamp is None:
             self._load_max_timestamp()
         return self._offset_of_max_timestamp
 
     def note_timestamp(self, timestamp: int, offset: int) -> None:
-        """Recovery found a batch with this largest timestamp."""
+        """Record the largest timestamp of a batch, found by recovery or written by the cleaner."""
         if self._max_timestamp is None or timestamp > self._max_timestamp:
             self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
@@ -345,7 +408,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first append, from which the age of the segment counts."""
+        """Largest timestamp of the first append, from which the age of the segment counts."""
         if self._first_timestamp is None:
             first = next(self.headers(), None)
             if first is None:
@@ -355,15 +418,21 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """For retention: the largest timestamp, or when records have none, when it was last written."""
+        """Age for retention: the largest timestamp, or the time of the last write without one."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path(LOG))
 
     def _load_max_timestamp(self) -> None:
         try:
             timestamp, offset = self.time_index.last()
-            # Behind the last entry there may be larger ones: only a closed segment ends with the largest.
-            for header in self.headers(self.offset_index.position_before(offset)):
+            position = 0
+            if len(self.time_index):
+                found = self.find(offset)
+                if found is None or found.max_timestamp != timestamp:
+                    raise CorruptIndex(f"time index: no batch at {offset} has the time {timestamp}")
+                position = found.position
+            # Later batches may have larger timestamps: only a closed segment's index ends with the largest.
+            for header in self.headers(position):
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
         except (CorruptIndex, GarbledLog) as error:
@@ -371,17 +440,26 @@ class Segment:
             return
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
-    # -- changing -----------------------------------------------------------------------------
+    # --- truncation, close, rename ---
 
     def prepare_cut(self, offset: int) -> int:
-        """Open and read all that `truncate_to` needs; where the batch that holds `offset` starts."""
+        """Open and read all that `truncate_to` needs; returns the position of the batch with `offset`."""
         found = self.find(offset)
-        self.time_index.last()
+        try:
+            self._prepare_indexes()
+        except CorruptIndex as error:
+            self.rebuild_indexes(str(error))
+            self._prepare_indexes()
         self.transaction_index.load()
         return self.size_bytes if found is None else found.position
 
+    def _prepare_indexes(self) -> None:
+        self.offset_index.prepare_cut()
+        self.time_index.prepare_cut()
+        self.time_index.last()
+
     def truncate_to(self, offset: int, end_position: int) -> None:
-        """Cut off the batch that holds `offset`, at `end_position`, and all behind it."""
+        """Remove the batch that holds `offset`, which is at `end_position`, and all later ones."""
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -389,7 +467,7 @@ class Segment:
             self.cut(end_position)
 
     def cut(self, size_bytes: int) -> None:
-        """Keep the first `size_bytes` of the file; the indexes are the caller's business."""
+        """Truncate the file to `size_bytes`; the caller updates the indexes."""
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._recent_offsets.clear()
@@ -401,11 +479,11 @@ class Segment:
             self.forget_timestamps()
 
     def seal(self) -> None:
-        """No more appends, and another segment follows: complete the indexes, as a closed segment has them.
+        """Complete the indexes of a segment that another one follows. It gets no more appends.
 
-        The last entry of its offset index is its last batch: so recovery can tell whether it still ends
-        where it ended (`sealed_end`). One that holds nothing has no such index: so recovery can tell it from
-        one that has lost everything."""
+        The last entry of the offset index is the last batch, so recovery can check that the segment still
+        ends there (`sealed_end`). An empty segment has no offset index, so recovery can distinguish it from
+        one that lost all of its records."""
         self._complete_indexes()
         if self._last_batch() is None:
             self._files.unlink(self.offset_index.path)
@@ -413,8 +491,7 @@ class Segment:
             self.offset_index.create()
 
     def close_for_now(self) -> None:
-        """No more appends until the next start, and no segment follows: everything is there that other
-        brokers look for."""
+        """Complete the indexes of the active segment at a shutdown, with all files that Kafka expects."""
         self._complete_indexes()
         self.offset_index.create()
 
@@ -425,19 +502,20 @@ class Segment:
         if last_batch is not None:
             self.offset_index.maybe_append(*last_batch)
         self.transaction_index.save()
+        self.transaction_index.save_checksum()
         self.time_index.create()
 
     def release(self) -> None:
-        """Close what can be opened again."""
+        """Close the file and drop cached index pages; the next use reopens them."""
         self._file = None
-        self.offset_index.unmap()
-        self.time_index.unmap()
+        self.offset_index.forget_pages()
+        self.time_index.forget_pages()
 
     def update_index_interval(self, index_interval_bytes: int) -> None:
         self.index_interval_bytes = index_interval_bytes
 
     def derived_paths(self) -> list[str]:
-        """The files of its indexes."""
+        """Paths of its index files."""
         return self.existing_paths()[1:]
 
     def remove_files(self) -> None:
@@ -448,7 +526,7 @@ class Segment:
         return [path for path in map(self.path, SEGMENT_SUFFIXES) if self._files.exists(path)]
 
     def rename(self, suffix: str, *, is_snapshot_included: bool = True) -> list[str]:
-        """Add this suffix to the name of every file of the segment; returns the new names."""
+        """Add this suffix to the names of all files of the segment; returns the new names."""
         renamed = []
         for path in (*self.existing_paths(), *(self._snapshot() if is_snapshot_included else ())):
             self._files.rename(path, path + suffix)
@@ -456,18 +534,19 @@ class Segment:
         return renamed
 
     def change_name_suffix(self, suffix: str) -> None:
-        """Take one step on the way into the log: `.cleaned`, `.swap`, and no suffix at last."""
+        """Rename the files for the next step of a swap: `.cleaned`, `.swap`, then no suffix."""
         for path in self.existing_paths():
             self._files.rename(path, path.removesuffix(self.name_suffix) + suffix)
         self.name_suffix = suffix
         self.moved_to(self.directory)
 
     def moved_to(self, directory: str) -> None:
-        """The directory of the log has a new name."""
+        """Update all paths after a rename of the log's directory."""
         self.directory = directory
         self.offset_index.path = self.path(OFFSET_INDEX)
         self.time_index.path = self.path(TIME_INDEX)
         self.transaction_index.path = self.path(TRANSACTION_INDEX)
+        self.transaction_index.checksum_path = self.path(TRANSACTION_INDEX_CHECKSUM)
 
     def _snapshot(self) -> list[str]:
         path = self.path(PRODUCER_SNAPSHOT)
@@ -478,7 +557,7 @@ class Segment:
 
 
 def write_whole(file: DataFile, position: int, data: bytes | bytearray | memoryview, path: str) -> None:
-    """All of `data`, in one system call, or an OSError. It may run in any thread."""
+    """Write all of `data` in one system call, or raise OSError. Any thread may call it."""
     written = file.write_at(position, data)
     if written != len(data):
         explain_short_write(file, position, data, written, path)
@@ -487,6 +566,6 @@ def write_whole(file: DataFile, position: int, data: bytes | bytearray | memoryv
 def explain_short_write(
     file: DataFile, position: int, data: bytes | bytearray | memoryview, written: int, path: str
 ) -> None:
-    """A disk that fills up takes a part, and only at the next write says why."""
+    """Raise the reason of a short write. A full disk takes a part, and only the next write fails."""
     file.write_at(position + written, memoryview(data)[written:])
     raise OSError(errno.EIO, f"{written} of {len(data)} bytes written", path)

@@ -1,9 +1,10 @@
-"""Checkpoint files: a version, a count, and one line an entry.
+"""Checkpoint files: a version, a count, and one line for each entry.
 
-Kafka keeps four per log directory (recovery points, high watermarks, log start offsets, and how
-far logs are compacted: all `topic partition offset`) and one per log (`epoch start-offset`). A
-checkpoint that cannot be read is not an error to die of: each can be rebuilt or safely taken
-as empty, so a damaged file counts as empty and is reported.
+Kafka keeps four per log directory, all with lines `topic partition offset`: recovery points, high watermarks,
+log start offsets, and how far logs are compacted. Each log has one more, with lines `epoch start-offset`.
+
+A damaged checkpoint does not stop the broker. Each can be rebuilt or safely taken as empty, so a damaged file
+counts as empty and is reported.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
 from barnabas.core.ids import TopicPartition
 
@@ -22,11 +24,11 @@ CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 
 VERSION = 0
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class CorruptCheckpoint(Exception):
-    """The file does not say what a checkpoint says."""
+    """The file is not a valid checkpoint."""
 
 
 def render(lines: Sequence[str]) -> bytes:
@@ -34,7 +36,7 @@ def render(lines: Sequence[str]) -> bytes:
 
 
 def parse(content: bytes) -> list[list[str]]:
-    """The words of every entry; an empty file has none."""
+    """Split every entry into words; an empty file has no entries."""
     lines = content.decode("utf-8", "replace").splitlines()
     if len(lines) < 2:
         return []
@@ -51,6 +53,9 @@ def parse(content: bytes) -> list[list[str]]:
 
 
 def render_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    for topic in {topic for topic, _ in offsets}:
+        if topic.split() != [topic]:
+            raise KafkaStorageError(f"a checkpoint cannot hold the topic {topic!r}: its name has whitespace")
     return render([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
@@ -60,13 +65,13 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets in the file; none when it is missing or damaged."""
+    """Read the offsets in the file; none when it is missing or damaged."""
     if not files.exists(path):
         return {}
     try:
         return parse_offsets(files.read(path))
     except CorruptCheckpoint as error:
-        _log.warning("ignoring %s: %s", path, error)
+        logger.warning("ignoring damaged checkpoint %s: %s", path, error)
         return {}
 
 

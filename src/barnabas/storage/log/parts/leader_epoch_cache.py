@@ -1,12 +1,11 @@
-"""Which leader wrote which offsets.
+"""Leader epoch cache: the first offset of each leader epoch.
 
-A sorted list of `(epoch, start offset)`: the first offset written under each leader epoch.
-A follower asks the leader "where does epoch E end?" and cuts off what lies beyond (KIP-101,
-KIP-279), so truncation never goes by the high watermark.
+The cache is a sorted list of `(epoch, start offset)`. A follower asks the leader for the end offset of an
+epoch and truncates its log there (KIP-101, KIP-279). So no truncation depends on the high watermark.
 
-The list is derivable from the batches, therefore it is written to `leader-epoch-checkpoint`
-off the loop: with every flush and checkpoint, before the recovery point passes the batches
-it speaks of, and at close. Recovery rebuilds the part beyond.
+The list can be derived from the batches, so a thread writes it to `leader-epoch-checkpoint`: with every flush
+and checkpoint, before the recovery point passes the batches that it covers, and at close. Recovery rebuilds
+the rest.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from bisect import bisect_right
 
 from barnabas.core.files import Files
 from barnabas.core.ids import NO_EPOCH, NO_OFFSET
-from barnabas.storage.checkpoints import CorruptCheckpoint, parse_epochs, render_epochs
-from barnabas.storage.names import LEADER_EPOCHS
+from barnabas.storage.files.checkpoints import CorruptCheckpoint, parse_epochs, render_epochs
+from barnabas.storage.files.names import LEADER_EPOCHS
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LeaderEpochCache:
@@ -30,16 +29,16 @@ class LeaderEpochCache:
         self._starts = [start for _, start in entries]
         self.latest_epoch = self._epochs[-1] if entries else NO_EPOCH
         self.version = 0
-        """Grows with every change."""
+        """Number of changes."""
         self._written_version = 0
 
     @property
     def is_dirty(self) -> bool:
-        """The checkpoint file lags behind."""
+        """Whether the checkpoint file lacks changes."""
         return self.version != self._written_version
 
     def written(self, version: int) -> None:
-        """The checkpoint file holds what the cache was at `version`."""
+        """Record that the checkpoint file holds the cache of this version."""
         self._written_version = max(self._written_version, version)
 
     @property
@@ -51,7 +50,7 @@ class LeaderEpochCache:
         return (self._epochs[0], self._starts[0]) if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Batches from `start_offset` on carry `epoch`; whatever contradicts this goes."""
+        """Assign `epoch` to the batches from `start_offset` on; drop entries that contradict it."""
         assert epoch >= 0
         assert start_offset >= 0
         epochs, starts = self._epochs, self._starts
@@ -65,7 +64,7 @@ class LeaderEpochCache:
         self._changed()
 
     def prepend(self, earlier: list[tuple[int, int]]) -> None:
-        """Add entries that lie before all known ones; of an epoch known already, its true start."""
+        """Add entries below all others. A known epoch gets its true start."""
         if earlier:
             known = self.entries
             if known and known[0][0] == earlier[-1][0]:
@@ -75,7 +74,7 @@ class LeaderEpochCache:
             self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """`(largest epoch ≤ epoch that we know, where it ended)`, or undefined for both."""
+        """`(epoch, end offset)` of the largest known epoch up to `epoch`; both undefined without one."""
         if epoch == NO_EPOCH or not self._epochs:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest_epoch:
@@ -83,17 +82,17 @@ class LeaderEpochCache:
         above = bisect_right(self._epochs, epoch)
         if above == len(self._epochs):
             return NO_EPOCH, NO_OFFSET
-        # Below the first epoch the data is gone: the follower starts where we do.
+        # The records below the first epoch are deleted: the follower starts where this log starts.
         found = self._epochs[above - 1] if above else epoch
         return found, self._starts[above]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch of the batch at `offset`; NO_EPOCH before the first known one."""
+        """Epoch of the batch at `offset`; NO_EPOCH before the first known one."""
         above = bisect_right(self._starts, offset)
         return self._epochs[above - 1] if above else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that start at or after `end_offset`."""
+        """Drop epochs that start at or after `end_offset`."""
         kept = len(self._starts)
         while kept and self._starts[kept - 1] >= end_offset:
             kept -= 1
@@ -102,7 +101,7 @@ class LeaderEpochCache:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one that covers it now starts there."""
+        """Drop epochs that ended before `start_offset`; the epoch that covers it now starts there."""
         last_before = bisect_right(self._starts, start_offset) - 1
         if last_before < 0 or (last_before == 0 and self._starts[0] == start_offset):
             return
@@ -125,14 +124,14 @@ class LeaderEpochCache:
 
 
 def read_leader_epochs(files: Files, directory: str) -> LeaderEpochCache:
-    """What the checkpoint says; nothing when it is missing or damaged."""
+    """Read the epoch checkpoint; an empty cache if the file is missing or damaged."""
     path = f"{directory}/{LEADER_EPOCHS}"
     if not files.exists(path):
         return LeaderEpochCache([])
     try:
         found = sorted(parse_epochs(files.read(path)))
     except CorruptCheckpoint as error:
-        _log.warning("ignoring %s: %s", path, error)
+        logger.warning("ignoring damaged leader epoch checkpoint %s: %s", path, error)
         return LeaderEpochCache([])
     cache = LeaderEpochCache([])
     for epoch, start_offset in found:

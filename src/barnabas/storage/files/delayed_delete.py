@@ -1,20 +1,20 @@
-"""Removing files: later, and off the loop, because it may take long and nobody waits for it."""
+"""Delayed deletion of files, in a thread: deletion may take long, and no request waits for it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
 
-from barnabas.storage.environment import Environment
+from barnabas.storage.files.environment import Environment
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def remove_later(environment: Environment, path: str, *, delay_ms: int) -> None:
-    """Remove the directory with all that is in it. What stays for a failure goes at the next start."""
+    """Remove the directory with all its files. The next start removes the files that a failure leaves."""
 
     def failed(error: BaseException) -> None:
-        _log.warning("%s is still there: %s", path, error)
+        logger.warning("cannot delete %s, the next start tries again: %s", path, error)
 
     environment.scheduler.after(
         delay_ms,

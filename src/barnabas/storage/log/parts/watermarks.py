@@ -1,10 +1,9 @@
-"""How far the log goes, and how far its readers may go.
+"""Watermarks of a log: log start offset, high watermark, log end offset.
 
     log start offset ≤ last stable offset ≤ high watermark ≤ log end offset
 
-Offsets below the start are gone, those from the end on do not exist yet; consumers read to
-the high watermark or to the last stable offset, followers to the end. The order above holds
-at all times.
+This order holds at all times. Records below the start are deleted; the next append gets the end. Consumers
+read up to the high watermark or the last stable offset, followers up to the end.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Watermarks:
         self.log_end_offset = log_end_offset
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Of leaders and followers alike: it only grows. True when it did."""
+        """Raise the high watermark, on leaders and followers. True if it changed; it never falls here."""
         assert offset <= self.log_end_offset, "the high watermark cannot pass the end of the log"
         if offset <= self.high_watermark:
             return False
@@ -30,12 +29,12 @@ class Watermarks:
         return True
 
     def update_high_watermark(self, offset: int) -> int:
-        """After a start, a move or a cut: set, within the log; returns what it became."""
+        """Set the high watermark after a start, a move or a truncation; returns it, bounded by the log."""
         self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
         return self.high_watermark
 
     def last_stable_offset(self, first_unstable_offset: int) -> int:
-        """Where committed readers stop when the fate of what begins at this offset is undecided."""
+        """Last stable offset while the transaction that begins at `first_unstable_offset` is undecided."""
         return min(max(first_unstable_offset, self.log_start_offset), self.high_watermark)
 
     def advance_log_start(self, offset: int) -> None:
@@ -43,7 +42,7 @@ class Watermarks:
         self.log_start_offset = offset
 
     def truncated(self, offset: int) -> None:
-        """The log ends at `offset`; a start behind that comes down with it."""
+        """Set the end of the log to `offset`; a higher start falls with it."""
         self.restarted(min(self.log_start_offset, offset), offset, self.high_watermark)
 
     def restarted(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:

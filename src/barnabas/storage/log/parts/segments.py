@@ -1,4 +1,4 @@
-"""The segments of one log, by base offset. The last one is active: it alone grows."""
+"""Segments of one log, by base offset. Only the last one, the active segment, grows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from barnabas.config.log_config import LogConfig
-from barnabas.storage.environment import Environment
-from barnabas.storage.names import DELETED, SWAP
+from barnabas.core.regions import OpenFile
+from barnabas.storage.files.environment import Environment
+from barnabas.storage.files.names import DELETED, SWAP
 from barnabas.storage.segment.segment import Segment
 
 
@@ -15,7 +16,7 @@ class Segments:
     __slots__ = ("_base_offsets", "_segments", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
-        """At least one, ascending."""
+        """`segments` has at least one, ascending."""
         self._segments = segments
         self._base_offsets = [segment.base_offset for segment in segments]
         self.active = segments[-1]
@@ -34,55 +35,58 @@ class Segments:
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
 
+    def holds(self, file: OpenFile) -> bool:
+        """Whether `file` is the open file of one of the segments."""
+        return any(segment.is_open_as(file) for segment in self._segments)
+
     def add(self, segment: Segment) -> None:
-        """Put a new active segment behind all others."""
+        """Append a new active segment."""
         assert segment.base_offset > self._base_offsets[-1]
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
         self.active = segment
 
     def floor(self, offset: int) -> Segment | None:
-        """The segment that `offset` falls into."""
+        """Segment that covers `offset`."""
         slot = bisect_right(self._base_offsets, offset) - 1
         return self._segments[slot] if slot >= 0 else None
 
     def following(self, segment: Segment) -> Segment | None:
-        """The next segment."""
+        """Segment after this one."""
         slot = bisect_right(self._base_offsets, segment.base_offset)
         return self._segments[slot] if slot < len(self._segments) else None
 
     def since(self, offset: int) -> list[Segment]:
-        """The segment that `offset` falls into, and all later ones."""
+        """Segment that covers `offset`, and all later ones."""
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
 
     def behind(self, offset: int) -> list[Segment]:
-        """The segments that start behind `offset`."""
+        """Segments that start above `offset`."""
         return self._segments[bisect_right(self._base_offsets, offset) :]
 
-    # -- changing -----------------------------------------------------------------------------
+    # --- changing ---
 
     def delete(self, gone: list[Segment]) -> list[str]:
-        """Out of the log, and out of the directory by name; returns the names to be unlinked later. At least
-        one must stay."""
+        """Remove segments and rename their files; returns the names to unlink later. One must stay."""
         self._set(self._without(gone))
         return [path for segment in gone for path in segment.rename(DELETED)]
 
     def replace(self, old: list[Segment], new: Segment) -> list[str]:
-        """Put a compacted segment, complete and on disk, in the place of those it was made from.
+        """Replace segments by the compacted one made from them, which is complete and on disk.
 
-        Whoever is reading from an old one keeps its file. Returns the names that the old files have now."""
+        A fetch in progress keeps the old file. Returns the new names of the old files."""
         new.change_name_suffix(SWAP)
         self._set([*self._without(old), new])
         renamed = []
         for segment in old:
-            # The snapshot at the start of the new segment is that of the first old one.
+            # The first old segment's snapshot stays: the new segment starts at the same offset.
             is_first = segment.base_offset == new.base_offset
             renamed += segment.rename(DELETED, is_snapshot_included=not is_first)
         new.change_name_suffix("")
         return renamed
 
     def start_over(self, new: Segment) -> None:
-        """Remove the files of all, and begin with this one, which has none yet."""
+        """Remove the files of all segments, and start with this one, which has none yet."""
         for segment in self._segments:
             segment.remove_files()
         self._set([new.create()])
@@ -100,7 +104,7 @@ class Segments:
             segment.release()
 
     def release_idle(self) -> None:
-        """Close the files of every segment that no longer grows; they open again when read."""
+        """Close the files of every segment except the active one; a read opens them again."""
         for segment in self._segments[:-1]:
             segment.release()
 
@@ -121,7 +125,7 @@ def new_segment(
     config: LogConfig,
     file_bytes: dict[str, int] | None = None,
 ) -> Segment:
-    """A segment of a log with these settings; `file_bytes` are the sizes of its files, where it has some."""
+    """Segment of a log with this config; `file_bytes` has the sizes of its existing files."""
     jitter_ms = config.segment_jitter_ms
     return Segment(
         environment.files,

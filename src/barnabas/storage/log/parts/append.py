@@ -1,15 +1,18 @@
-"""What goes into an append of a log (`log`), and what comes of it: `AppendInfo`.
+"""Input and result of an append (`AppendInfo`), and the write of a large one (`ThreadedWrite`).
 
-A producer's records are validated (`records.validation`). Those of the broker's own making are only read
-here, and so are those that a follower copies: as the leader wrote them, and whole batches only, because a
-fetch may end inside one.
+`records.validation` validates a producer's records. Records of the broker itself are only parsed here. The
+batches that a follower copies stay as the leader wrote them. Partial batches are left out, because a fetch
+may end inside one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
+from threading import Lock
 
-from barnabas.core.errors import CorruptMessage
+from barnabas.core.errors import CorruptMessage, KafkaError
+from barnabas.core.files import DataFile
 from barnabas.records.batch import (
     NO_TIMESTAMP,
     RecordBatch,
@@ -18,12 +21,17 @@ from barnabas.records.batch import (
     set_max_timestamp,
 )
 from barnabas.records.validation import LOG_APPEND_TIME, ValidatedRecords, ValidationSettings
+from barnabas.storage.files.names import LOG
 from barnabas.storage.producers.producer_entry import BatchMetadata
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.storage.segment.segment import Segment, write_whole
+
+Records = bytearray | memoryview | ValidatedRecords
+"""Records to append: as a producer sent them, or as a thread has validated them."""
 
 
 class AppendInfo:
-    """What an append did."""
+    """Result of an append."""
 
     __slots__ = (
         "first_offset", "is_duplicate", "last_offset", "log_append_time_ms", "log_start_offset",
@@ -45,11 +53,11 @@ class AppendInfo:
         self.last_offset = last_offset
         self.log_start_offset = log_start_offset
         self.log_append_time_ms = log_append_time_ms
-        """-1 when records keep the producer's time."""
+        """-1 when records keep the producer's timestamp."""
         self.record_count = record_count
         self.size_bytes = size_bytes
         self.is_duplicate = is_duplicate
-        """A retry: nothing was written, and the offsets are those of the first time."""
+        """A retry: no record was written, and the offsets are those of the first attempt."""
 
     @classmethod
     def of_duplicate(cls, first: BatchMetadata, log_start_offset: int) -> AppendInfo:
@@ -58,10 +66,56 @@ class AppendInfo:
         )
 
 
+Outcome = AppendInfo | KafkaError
+"""Result of an append, or its error."""
+
+
+class ThreadedWrite:
+    """One write of a large append (`log.threaded_append`).
+
+    It runs once: in the thread, or on the loop if `Log.settle` comes first."""
+
+    __slots__ = (
+        "_file", "_lock", "_path", "_position", "base_offset", "error", "is_done", "outcome", "report",
+        "segment", "validated",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        segment: Segment,
+        validated: ValidatedRecords,
+        base_offset: int,
+        report: Callable[[Outcome], None],
+    ) -> None:
+        self.segment = segment
+        self.validated = validated
+        self.base_offset = base_offset
+        self.report = report
+        self.outcome: Outcome | None = None
+        """Set once the log has recorded the append."""
+        self.error: OSError | None = OSError(errno.EIO, "the write did not finish")
+        self.is_done = False
+        self._file: DataFile = segment.file
+        self._path = segment.path(LOG)
+        self._position = segment.size_bytes
+        self._lock = Lock()
+
+    def perform(self) -> None:
+        with self._lock:
+            if self.is_done:
+                return
+            self.is_done = True
+            try:
+                write_whole(self._file, self._position, self.validated.buffer, self._path)
+                self.error = None
+            except OSError as error:
+                self.error = error
+
+
 def trusted_records(
     records: bytearray | memoryview, settings: ValidationSettings, now_ms: int
 ) -> ValidatedRecords:
-    """Batches of the broker's own making (coordinators, transaction markers): only read, not judged."""
+    """Parse batches of the broker itself (coordinators, transaction markers) without validation."""
     batches = list(iterate_batches(records))
     if not batches:
         raise CorruptMessage("there is no batch to append")
@@ -84,7 +138,7 @@ def trusted_records(
 
 
 def replicated_batches(records: bytes | bytearray | memoryview) -> list[RecordBatch]:
-    """The whole batches of a fetch from the leader, each with the right checksum."""
+    """Parse the whole batches of a fetch from the leader and check their CRC."""
     batches = list(iterate_whole_batches(records))
     for batch in batches:
         batch.check_crc()
@@ -92,7 +146,7 @@ def replicated_batches(records: bytes | bytearray | memoryview) -> list[RecordBa
 
 
 def divided(batches: list[RecordBatch], size_bytes_max: int) -> Iterator[list[RecordBatch]]:
-    """The batches in pieces that each fit into a segment; one batch is never cut, however large."""
+    """Divide the batches into pieces that each fit into a segment; a batch is never cut."""
     first, last = batches[0], batches[-1]
     if (
         last.position + last.size_bytes - first.position <= size_bytes_max

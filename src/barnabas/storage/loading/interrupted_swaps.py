@@ -1,18 +1,17 @@
-"""Finishing or undoing what a crash interrupted in the directory of a log.
+"""Interrupted swaps: steps of compaction that a crash left unfinished in the directory of a log.
 
-`.deleted` and `.cleaned` files go; a `.swap` takes the place of the segments that it was made from.
+`.deleted` and `.cleaned` files are removed. A `.swap` file replaces the segments that it was made from.
 """
 
 from __future__ import annotations
 
 from barnabas.core.files import Files
-from barnabas.storage.names import CLEANED, DELETED, LOG, SEGMENT_SUFFIXES, SWAP, parse_segment_file
+from barnabas.storage.files.names import CLEANED, DELETED, LOG, SEGMENT_SUFFIXES, SWAP, parse_segment_file
 from barnabas.storage.segment.batch_scan import iterate_valid_batches
 
 
 def finish_interrupted_swaps(files: Files, directory: str) -> dict[str, int]:
-    """Delete what was to be deleted; put the results of compaction in their place. Returns the files that
-    there are then, and how large they are."""
+    """Remove unfinished files and complete the swaps. Returns the sizes of the remaining files, by name."""
     sizes = _sizes(files, directory)
     deleted = [name for name in sizes if name.endswith(DELETED)]
     cleaned = [name for name in sizes if name.endswith(CLEANED)]
@@ -20,7 +19,7 @@ def finish_interrupted_swaps(files: Files, directory: str) -> dict[str, int]:
     swaps = [name for name in sizes if name.endswith(SWAP)]
     if not (deleted or cleaned or swaps):
         return sizes
-    # A swap at or behind an unfinished `.cleaned` belongs to a rewrite that did not finish.
+    # A `.swap` at or above a `.cleaned` file belongs to a rewrite that did not finish.
     invalid = [name for name in swaps if first_cleaned is not None and _offset_of(name) >= first_cleaned]
     for name in (*deleted, *invalid, *cleaned):
         files.unlink(f"{directory}/{name}")
@@ -38,7 +37,7 @@ def _complete_swaps(files: Files, directory: str, sizes: dict[str, int], swaps: 
         if name.endswith(LOG + SWAP):
             base_offset = _offset_of(name)
             end_offset = base_offset + 1
-            # Even an empty one replaces the segment whose name it takes, with all its indexes.
+            # Even an empty one replaces the segment of the same base offset, with all its indexes.
             for _, batch in iterate_valid_batches(files.open(f"{directory}/{name}"), sizes[name]):
                 end_offset = max(end_offset, batch.last_offset + 1)
             replaced.append((base_offset, end_offset))

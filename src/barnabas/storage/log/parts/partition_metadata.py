@@ -1,4 +1,4 @@
-"""`partition.metadata`: the id of the topic whose partition a log is."""
+"""`partition.metadata`: the topic id of a log."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import lru_cache
 from barnabas.config.properties import read_properties
 from barnabas.core.files import Files
 from barnabas.core.ids import Uuid
-from barnabas.storage.names import PARTITION_METADATA
+from barnabas.storage.files.names import PARTITION_METADATA
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def read_topic_id(files: Files, directory: str) -> Uuid | None:
-    """The topic id in `partition.metadata` of one log; None when the log has none (yet, or any more)."""
+    """Read the topic id of one log; None if the file is missing or damaged."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return None
     topic_id = _parse(files.read(path))
     if topic_id is None:
-        _log.warning("%s does not hold a topic id", path)
+        logger.warning("ignoring damaged %s: it has no valid topic id", path)
     return topic_id
 
 

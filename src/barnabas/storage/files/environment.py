@@ -1,4 +1,4 @@
-"""What a log needs from outside, handed in once."""
+"""Environment of a log: files, clock, randomness, scheduler, threads and broker configuration, passed in."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from barnabas.core.files import Files
 from barnabas.core.ids import Randomness
 from barnabas.core.limits import WRITES_PER_DIRECTORY_MAX, WRITTEN_ELSEWHERE_BYTES_MIN
 from barnabas.core.scheduler import Background, BoundedBackground, Scheduler
-from barnabas.storage.failures import Reach, reach_of
+from barnabas.storage.files.failures import Reach, reach_of
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class LogDirectory:
-    """One of the broker's log directories. A failed one stays failed until the next start:
-    after an I/O error nobody knows what the disk holds, so nothing is tried again."""
+    """One of the broker's log directories.
+
+    A failed directory stays offline until the next start: after an I/O error the content of the disk is
+    unknown, so the broker does not try again."""
 
     path: str
     failure: BaseException | None = None
@@ -29,25 +31,27 @@ class LogDirectory:
     checkpoint_lock: Lock = field(default_factory=Lock)
     checkpoints_planned: int = 0
     checkpoints_written: dict[str, int] = field(default_factory=dict)
-    """The newest version of each checkpoint file that is on disk."""
+    """Newest version on disk of each checkpoint file."""
     unwritten_bytes: int = 0
-    """Of large appends that are being written, or wait for that."""
+    """Bytes of large appends that a thread is writing, or that are queued for one."""
 
     def fail(self, error: BaseException) -> None:
-        """Something could not be done: the directory goes offline if it is the disk that failed."""
+        """Report an I/O error. The directory goes offline if the disk failed."""
         if self.failure is None and reach_of(error) is Reach.REQUEST:
-            _log.error("no file could be opened in %s: %s", self.path, error)
+            logger.error(
+                "log directory %s: cannot open a file: %s. Raise the limit of open files", self.path, error
+            )
         else:
             self.take_offline(error)
 
     def take_offline(self, error: BaseException) -> None:
-        """The first call tells everyone."""
+        """Mark the directory as failed. The first call runs the callbacks in `when_failed`."""
         if self.failure is not None:
             return
         self.failure = error
-        _log.error("log directory %s goes offline: %s", self.path, error)
-        for tell in self.when_failed:
-            tell(self)
+        logger.error("log directory %s goes offline: %s", self.path, error)
+        for callback in self.when_failed:
+            callback(self)
 
 
 @dataclass(slots=True)
@@ -57,12 +61,12 @@ class Environment:
     randomness: Randomness
     scheduler: Scheduler
     background: Background
-    settings: BrokerConfig = field(default_factory=lambda: BrokerConfig.load({}))
+    config: BrokerConfig
     written_elsewhere_bytes_min: int = WRITTEN_ELSEWHERE_BYTES_MIN
     _writers: dict[str, BoundedBackground] = field(default_factory=dict)
 
     def writers(self, directory: LogDirectory) -> Background:
-        """The threads that write to this directory: few, so that a disk that hangs does not take them all."""
+        """Threads that write to this directory. There are few, so that a disk that hangs cannot block all."""
         found = self._writers.get(directory.path)
         if found is None:
             found = self._writers[directory.path] = BoundedBackground(

@@ -1,13 +1,12 @@
-"""How a run takes no more than its share.
+"""Pacing of Python work in a thread, so that the event loop keeps the interpreter, and of disk throughput.
 
-A run is Python code in a thread of a process whose loop answers clients, and only one of the
-two can hold the interpreter. Left alone, a busy thread keeps it for five milliseconds each
-time the loop comes back from a system call, and a request makes several of those. So the
-thread lets go on its own: it works for a moment, then sleeps for one (`Pace`). The loop then
-waits a fraction of a moment, seldom, and finds the interpreter free most of the time.
+The loop answers clients, and only one thread holds the interpreter. A busy thread keeps it for five
+milliseconds each time the loop returns from a system call, and a request makes several of those. So the
+thread sleeps after every short burst of work (`Pace`). The loop then waits rarely, and only for a fraction of
+a burst.
 
-The disk is shared as well: `Throttle` spreads reads and writes over time. Those pauses are
-long, and are spent on the loop's timer, not in the thread.
+Work also shares the disk: `Throttle` spreads reads and writes over time. Those pauses are long, so a timer of
+the loop waits, not the thread.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 
 BURST_MS = 0.1
-"""The longest that a run keeps the interpreter in one piece, give or take a few records."""
+"""Longest time that a thread keeps the interpreter, give or take a few records."""
 
 REST_MS = 0.2
-"""What it then leaves to others; timers add some 0.06 to it."""
+"""Sleep after a burst; timers add about 0.06."""
 
 SLICE_MS = 50.0
-"""How long a slice of work lasts before the loop looks whether the run should go on."""
+"""Length of a slice of work, after which the loop checks whether the run should continue."""
 
 
 def _sleep(ms: float) -> None:
@@ -50,23 +49,23 @@ class Pace:
         return self._now_ms() - self._slice_began_ms >= SLICE_MS
 
     def breathe(self) -> None:
-        """Sleep for a moment when the burst has lasted long enough."""
+        """Sleep for `REST_MS` at the end of a burst."""
         if self._now_ms() - self._burst_began_ms >= BURST_MS:
             self._sleep(REST_MS)
             self._burst_began_ms = self._now_ms()
 
 
 class Throttle:
-    """At most `log.cleaner.io.max.bytes.per.second` on average, over all runs."""
+    """Limit of `log.cleaner.io.max.bytes.per.second` on average, over all runs."""
 
-    def __init__(self, clock: Clock, settings: BrokerConfig) -> None:
-        self._settings = settings
+    def __init__(self, clock: Clock, config: BrokerConfig) -> None:
+        self._config = config
         self._clock = clock
         self._free_at_ms = clock.monotonic_ms()
 
     def delay_ms_for(self, spent_bytes: int) -> float:
-        """Account for bytes read or written; how long to wait before the next."""
+        """Count bytes read or written; returns the delay before the next."""
         now_ms = self._clock.monotonic_ms()
-        cost_ms = spent_bytes * 1_000 / max(self._settings.log_cleaner_io_max_bytes_per_second, 1.0)
+        cost_ms = spent_bytes * 1_000 / max(self._config.log_cleaner_io_max_bytes_per_second, 1.0)
         self._free_at_ms = max(self._free_at_ms, now_ms) + cost_ms
         return self._free_at_ms - now_ms

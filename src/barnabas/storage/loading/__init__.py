@@ -1,0 +1,1 @@
+"""Opening a log: completion of interrupted swaps, recovery of segments."""

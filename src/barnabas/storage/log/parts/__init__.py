@@ -1,0 +1,1 @@
+"""Parts of a log: segments, leader epochs, watermarks, flush state and appends."""
