@@ -1,1 +1,1 @@
-"""Moves data: partitions, the replica manager, and the requests that wait in the purgatory."""
+"""Replication of partitions: replica manager, leaders, followers, and requests that wait for replicas."""

@@ -1,20 +1,22 @@
-"""What the controller orders: lead this, follow that, stop the other.
+"""LeaderAndIsr and StopReplica as a broker carries them out: lead, follow or stop replicas.
 
-Orders may come late, twice, or from a controller that has been replaced. Three epochs sort them
-out, and a lower one is always refused: the controller's for a whole request, the broker's (is it
-meant for an earlier life of ours? `ReplicaManager.check_controller`), the leader's for each partition.
+A request may come late, twice, or from a controller that has been replaced. Three epochs detect this, and a
+lower one is always refused. The controller epoch counts for a whole request. The broker epoch tells requests
+for an earlier registration of this broker (`ReplicaManager.check_controller`). The leader epoch counts for
+each partition.
 
-Making thousands of logs takes a while, so an order is carried out in slices, and others have a turn between
-two of them (`defer`). One order is carried out before the next begins.
+Creating thousands of logs takes long, so a request is carried out in slices, and other work has a turn
+between two slices (`defer`). One request is carried out completely before the next begins.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple
 
 from barnabas.core.errors import (
     NONE,
@@ -27,6 +29,8 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_EPOCH, ZERO_UUID, BrokerId, TopicPartition, Uuid
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.steps import Sliced, advance
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -42,11 +46,11 @@ from barnabas.protocol.messages.stop_replica import (
 )
 from barnabas.replication.follower.fetcher_manager import FetcherManager
 from barnabas.replication.leader.delayed_requests import Defer
-from barnabas.replication.leadership import LeaderAndIsr
 from barnabas.replication.local_replicas import LocalReplicas
-from barnabas.replication.partition import Partition
-from barnabas.replication.replica_table import ReplicaTable
-from barnabas.storage.failures import Reach, reach_of
+from barnabas.replication.partition.leadership import LeaderAndIsr
+from barnabas.replication.partition.partition import Partition
+from barnabas.replication.partition.replica_table import ReplicaTable
+from barnabas.storage.files.failures import Reach, reach_of
 
 logger = logging.getLogger(__name__)
 
@@ -57,18 +61,16 @@ DELETING_EPOCH = -2
 
 PARTITIONS_PER_SLICE = 16
 
-T = TypeVar("T")
+PARTITIONS_NAMED = 3
+"""Partitions that one log line names; a debug line names each."""
 
 Failed = Callable[[Exception], None]
-
-Slices = Generator[None, None, T]
-"""Carries out an order, stops after each slice, and returns the response."""
 
 _PartitionOrder = tuple[TopicPartition, Uuid, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
 
 
 class _Order(NamedTuple):
-    slices: Slices[Any]
+    slices: Sliced[Any]
     done: Callable[[Any], None]
     failed: Failed
 
@@ -91,13 +93,15 @@ class ControllerOrders:
         self.controller_epoch = 0
 
     def check_controller_epoch(self, epoch: int) -> None:
-        """Refuse a controller that has been replaced; remember the newest."""
+        """Refuse the epoch of a replaced controller; remember the newest."""
         if epoch < self.controller_epoch:
-            raise StaleControllerEpoch(f"the controller epoch is {self.controller_epoch}, not {epoch}")
+            raise StaleControllerEpoch(
+                f"controller epoch {epoch} is below the current epoch {self.controller_epoch}"
+            )
         self.controller_epoch = epoch
 
     def close(self) -> None:
-        """Leave off; nobody waits for an answer any more."""
+        """Drop the requests in progress without answers: the connections are closing."""
         while self._orders:
             self._orders.popleft().slices.close()
 
@@ -107,30 +111,35 @@ class ControllerOrders:
             self._take_turn()
 
     def _take_turn(self) -> None:
-        """One slice of the first order."""
+        """Carry out one slice of the first request."""
         if not self._orders:
             return
         order = self._orders[0]
+        answer: Callable[[], None] | None = None
         try:
-            next(order.slices)
-        except StopIteration as end:
+            ended = advance(order.slices)
+            if ended is not None:
+                answer = partial(order.done, ended.result)
+        except Exception as error:  # noqa: BLE001 - the controller receives it
+            answer = partial(order.failed, error)
+        if answer is not None:
             self._orders.popleft()
-            order.done(end.value)
-        except Exception as error:  # noqa: BLE001 - whoever asked for it is told
-            self._orders.popleft()
-            order.failed(error)
+        # Before the answer: an answer that fails must not hold up the requests behind it.
         if self._orders:
             self._defer(self._take_turn)
+        if answer is not None:
+            with sweeping("the response to the controller"):
+                answer()
 
-    # -- LeaderAndIsr -------------------------------------------------------------------------
+    # --- LeaderAndIsr ---
 
     def lead_and_follow(
         self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None], failed: Failed
     ) -> None:
-        """Lead and follow as ordered; the answer has the form of v5 and later."""
+        """Carry out LeaderAndIsr; the response has the form of v5 and later."""
         self._carry_out(_Order(self._lead_and_follow(request), done, failed))
 
-    def _lead_and_follow(self, request: LeaderAndIsrRequest) -> Slices[LeaderAndIsrResponse]:
+    def _lead_and_follow(self, request: LeaderAndIsrRequest) -> Sliced[LeaderAndIsrResponse]:
         try:
             self.check_controller_epoch(request.controller_epoch)
         except StaleControllerEpoch as error:
@@ -148,28 +157,48 @@ class ControllerOrders:
             orders.append((key, topic_id, state, outcome))
         if request.type == FULL_LIST:
             self._replicas.set_aside_strays({key: topic_id for key, topic_id, *_ in orders})
-        refused = yield from self._apply_all(orders, request.broker_epoch)
+        ignored: list[TopicPartition] = []
+        refused = yield from self._apply_all(orders, request.broker_epoch, ignored)
         self._fetchers.close_idle()
+        if ignored:
+            logger.info(
+                "LeaderAndIsr of controller %d (epoch %d): ignored for %d of %d partitions, because its"
+                " leader epoch is not newer than the current leader epoch: %s",
+                request.controller_id,
+                request.controller_epoch,
+                len(ignored),
+                len(orders),
+                _named(ignored),
+            )
         if refused:
-            # Told of a replica, this error means a failed disk, from which only a new start brings it back.
-            # Told of the whole, it means to be told again: what was done by then is not done twice.
+            # KAFKA_STORAGE_ERROR for a replica means a failed disk: only a restart brings it back. For the
+            # whole request it means a retry, which does not repeat the finished partitions.
             return LeaderAndIsrResponse(error_code=KafkaStorageError.code)
         return response
 
     def _apply_all(
-        self, orders: list[_PartitionOrder], broker_epoch: int
-    ) -> Slices[list[LeaderAndIsrPartitionError]]:
-        """First what we lead, and only at the end we begin to fetch: the others have the same orders,
-        and who is asked for a partition that it does not lead yet has to refuse.
+        self, orders: list[_PartitionOrder], broker_epoch: int, ignored: list[TopicPartition]
+    ) -> Sliced[list[LeaderAndIsrPartitionError]]:
+        """Apply partition states: first those this broker leads, then the followers, whose fetchers start
+        last. The other brokers have the same request, and a broker must refuse fetches until it leads.
 
-        Returns what could not be carried out for a reason that passes: there was no file descriptor."""
+        Returns the partitions that failed for a reason that passes: no file descriptor was free. `ignored`
+        gets the partitions whose state is stale.
+        """
         refused: list[LeaderAndIsrPartitionError] = []
         me = self._broker_id
         to_follow: list[tuple[Partition, LeaderAndIsrPartitionError]] = []
         ordered = sorted(orders, key=lambda order: order[2].leader != me)
         for count, (key, topic_id, state, outcome) in enumerate(ordered, 1):
             with _errors_in(outcome, key, state.leader_epoch, refused):
-                partition = self._lead_or_follow(key, topic_id, state, broker_epoch)
+                try:
+                    partition = self._lead_or_follow(key, topic_id, state, broker_epoch)
+                except StaleControllerEpoch as error:
+                    # A new or restarted controller sends every state again, so one request has many of them.
+                    logger.debug("partition %s: LeaderAndIsr is ignored: %s", key, error.message)
+                    outcome.error_code = error.code
+                    ignored.append(key)
+                    partition = None
                 if partition is not None:
                     to_follow.append((partition, outcome))
             if count % PARTITIONS_PER_SLICE == 0:
@@ -187,12 +216,12 @@ class ControllerOrders:
     def _lead_or_follow(
         self, key: TopicPartition, topic_id: Uuid, state: LeaderAndIsrPartitionState, broker_epoch: int
     ) -> Partition | None:
-        """Returns the partition if it is to be fetched from another leader than before."""
+        """Returns the partition if it follows another leader, or another epoch, than before."""
         known = self._table.find(key)
         if known is not None:
             leadership = known.leadership
             if leadership.is_leader and leadership.leader_epoch == state.leader_epoch:
-                # Even if there is no other news in it: we lead, as far as this epoch of ours goes.
+                # The request confirms the leadership under this broker epoch, even without any other change.
                 leadership.confirm(broker_epoch)
             _check_order(leadership.leader_epoch, leadership.partition_epoch, state)
             if topic_id != ZERO_UUID and known.topic_id not in (topic_id, ZERO_UUID):
@@ -200,7 +229,7 @@ class ControllerOrders:
             if known.log.log_directory.failure is not None:
                 raise KafkaStorageError(f"the log directory of {key} is offline")
         if self._broker_id not in state.replicas:
-            raise UnknownTopicOrPartition(f"broker {self._broker_id} is no replica of {key}")
+            raise UnknownTopicOrPartition(f"broker {self._broker_id} is not a replica of {key}")
         partition = self._replicas.get_or_create(key, topic_id, is_new=state.is_new)
         ordered = LeaderAndIsr(
             leader=BrokerId(state.leader),
@@ -224,14 +253,14 @@ class ControllerOrders:
         self._replicas.resigned(partition)
         return partition
 
-    # -- StopReplica --------------------------------------------------------------------------
+    # --- StopReplica ---
 
     def stop(
         self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None], failed: Failed
     ) -> None:
         self._carry_out(_Order(self._stop(request), done, failed))
 
-    def _stop(self, request: StopReplicaRequest) -> Slices[StopReplicaResponse]:
+    def _stop(self, request: StopReplicaRequest) -> Sliced[StopReplicaResponse]:
         try:
             self.check_controller_epoch(request.controller_epoch)
         except StaleControllerEpoch as error:
@@ -266,14 +295,20 @@ class ControllerOrders:
 
 
 def _check_order(leader_epoch: int, partition_epoch: int, state: LeaderAndIsrPartitionState) -> None:
-    """An order of our own epoch is news only if it follows a later version of the state."""
+    """Refuse a stale state: the same leader epoch needs a higher partition epoch."""
     if state.leader_epoch < leader_epoch or (
         state.leader_epoch == leader_epoch and state.partition_epoch <= partition_epoch
     ):
         raise StaleControllerEpoch(
-            f"leader epoch {state.leader_epoch} version {state.partition_epoch} does not follow "
-            f"{leader_epoch} version {partition_epoch}"
+            f"leader epoch {state.leader_epoch} (partition epoch {state.partition_epoch}) is not newer than"
+            f" the current leader epoch {leader_epoch} (partition epoch {partition_epoch})"
         )
+
+
+def _named(partitions: list[TopicPartition]) -> str:
+    shown = ", ".join(map(str, partitions[:PARTITIONS_NAMED]))
+    left = len(partitions) - PARTITIONS_NAMED
+    return f"{shown} and {left} more" if left > 0 else shown
 
 
 @contextmanager
@@ -283,11 +318,13 @@ def _errors_in(
     leader_epoch: int,
     refused: list[LeaderAndIsrPartitionError],
 ) -> Iterator[None]:
-    """What goes wrong with one partition is told of that partition; `refused` gets what will pass."""
+    """Keep an error inside its partition; `refused` gets the errors that pass with a retry."""
     try:
         yield
     except KafkaError as error:
-        logger.info("%s: an order of epoch %d is refused: %s", key, leader_epoch, error)
+        logger.info(
+            "partition %s: LeaderAndIsr with leader epoch %d is refused: %s", key, leader_epoch, error
+        )
         outcome.error_code = error.code
         if reach_of(error) is Reach.REQUEST:
             refused.append(outcome)
@@ -297,7 +334,7 @@ def _errors_in(
         if reach_of(error) is Reach.REQUEST:
             refused.append(outcome)
     except Exception:
-        logger.exception("%s: an order of epoch %d failed", key, leader_epoch)
+        logger.exception("partition %s: LeaderAndIsr with leader epoch %d failed", key, leader_epoch)
         outcome.error_code = UnknownServerError.code
 
 
@@ -312,7 +349,7 @@ def _partition_states(
 
 
 def _stop_orders(request: StopReplicaRequest) -> Iterator[tuple[str, StopReplicaPartitionState]]:
-    """All versions in the form of the newest."""
+    """Partition states of StopReplica in the form of the newest version."""
     for old in request.ungrouped_partitions:
         yield (
             old.topic_name,

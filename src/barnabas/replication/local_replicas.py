@@ -1,7 +1,7 @@
-"""The replicas of this broker as they come and go: made, elected, resigned, stopped, set aside.
+"""Lifecycle of the replicas of this broker: created, elected, resigned, stopped, set aside.
 
-Whoever waits for a partition hears of each of these at once, and so do those who act for the partitions of
-one topic that this broker leads: the coordinators.
+Each change completes the requests that wait for the partition. It also notifies the coordinators, which act
+for the partitions of one topic that this broker leads.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from barnabas.core.errors import KafkaStorageError
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.replication.follower.fetcher_manager import FetcherManager
 from barnabas.replication.leader.delayed_requests import DelayedRequests
-from barnabas.replication.partition import Partition, PartitionHost
-from barnabas.replication.replica_table import ReplicaTable
-from barnabas.storage.environment import LogDirectory
+from barnabas.replication.partition.partition import Partition, PartitionHost
+from barnabas.replication.partition.replica_table import ReplicaTable
+from barnabas.storage.files.environment import LogDirectory
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
 
 class LeadershipListener(Protocol):
-    """Somebody who acts for the partitions of one topic that this broker leads."""
+    """Coordinator that acts for the partitions of one topic that this broker leads."""
 
     @property
     def topic(self) -> str: ...
@@ -49,8 +49,8 @@ class LocalReplicas:
         self._high_watermarks: dict[TopicPartition, int] | None = None
         self._listeners: dict[str, LeadershipListener] = {}
 
-    def tell_leadership(self, listener: LeadershipListener) -> None:
-        """Report every partition of the listener's topic that is won or lost from now on."""
+    def notify_leadership(self, listener: LeadershipListener) -> None:
+        """Notify the listener of every partition of its topic that is won or lost from now on."""
         self._listeners[listener.topic] = listener
 
     def get_or_create(
@@ -61,8 +61,8 @@ class LocalReplicas:
         is_new: bool = True,
         config: LogConfig | None = None,
     ) -> Partition:
-        """The partition; its log is made if this is the first we hear of it. The log of one that is
-        not new may lie in a directory that is offline: then none is made elsewhere."""
+        """The partition, with a new log if it has none. A partition that is not new may have its log in an
+        offline directory: then none is created elsewhere."""
         logs = self._log_manager
         partition = self._table.find(topic_partition)
         if partition is not None:
@@ -90,7 +90,7 @@ class LocalReplicas:
             raise KafkaStorageError(f"the log of {topic_partition} may be in a directory that is offline")
 
     def elected(self, partition: Partition, *, is_new: bool) -> None:
-        """The partition is led here; who waits for it, and who acts for it, is told."""
+        """Note that this broker leads the partition; notify its coordinator and complete its requests."""
         topic, index = partition.topic_partition
         self._delayed.complete_all(partition.topic_partition)
         listener = self._listeners.get(topic)
@@ -98,7 +98,7 @@ class LocalReplicas:
             listener.elected(index, partition.leadership.leader_epoch)
 
     def resigned(self, partition: Partition) -> None:
-        """The partition is led elsewhere, or nowhere."""
+        """Note that the partition is led elsewhere, or has no leader."""
         topic, index = partition.topic_partition
         self._delayed.complete_all(partition.topic_partition)
         listener = self._listeners.get(topic)
@@ -106,10 +106,11 @@ class LocalReplicas:
             listener.resigned(index, partition.leadership.leader_epoch)
 
     def stop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
-        """Serve the partition no longer; whoever waits for it is told so at once.
+        """Stop serving the partition, and complete the requests that wait for it.
 
-        A replica that is not deleted stays known with its epoch, so that old orders are recognised. One that
-        may lie in a directory that is offline is not deleted: it would come back with the directory."""
+        A replica that is not deleted keeps its epoch, so that stale requests are recognised. A replica that
+        may be in an offline directory is not deleted: it would come back with the directory.
+        """
         self._fetchers.unfollow(topic_partition)
         partition = self._table.find(topic_partition)
         if delete and partition is None:
@@ -126,26 +127,37 @@ class LocalReplicas:
             self._log_manager.delete(topic_partition)
 
     def set_aside_strays(self, known: Mapping[TopicPartition, Uuid]) -> None:
-        """Put away the logs of partitions that the cluster no longer gives to this broker, and those of
-        former topics whose names were given again. The files are kept, under other names."""
+        """Set aside the logs of partitions that are no longer assigned to this broker. That includes logs of
+        deleted topics whose names were used again. The files are kept, under other names."""
         strays = [each for each in self._log_manager.damaged if each not in known]
         for log in self._log_manager.logs():
             topic_id = known.get(log.topic_partition)
             if topic_id is None or (log.topic_id is not None and topic_id not in (log.topic_id, ZERO_UUID)):
                 strays.append(log.topic_partition)
         for topic_partition in strays:
-            logger.warning("%s is not assigned to this broker: its log is set aside", topic_partition)
+            logger.warning(
+                "partition %s: not assigned to this broker; its log is set aside as a stray. "
+                "Delete the stray once its records are not needed",
+                topic_partition,
+            )
             self.stop(topic_partition, delete=False)
             self._table.partitions.pop(topic_partition, None)
             try:
                 self._log_manager.set_aside_stray(topic_partition)
             except KafkaStorageError as error:
-                logger.error("the log of %s could not be set aside: %s", topic_partition, error.message)
+                logger.error(
+                    "partition %s: setting the stray log aside failed: %s", topic_partition, error.message
+                )
 
     def directory_failed(self, directory: LogDirectory) -> list[TopicPartition]:
-        """A disk is gone, and its partitions with it: who waits for them is told at once."""
+        """Take the partitions of a failed disk offline, and complete the requests that wait for them."""
         lost = [key for key, each in self._table.partitions.items() if each.log.log_directory is directory]
         for key in lost:
             self._fetchers.unfollow(key)
             self._delayed.complete_all(key)
         return lost
+
+    def log_failed(self, topic_partition: TopicPartition) -> None:
+        """Refuse the partition of a failed log from now on, as after a restart."""
+        self.stop(topic_partition, delete=False)
+        self._table.partitions.pop(topic_partition, None)

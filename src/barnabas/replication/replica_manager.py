@@ -1,35 +1,37 @@
-"""All partitions of this broker, and the way every write and read of them takes.
+"""Replica manager: all partitions of this broker, and every write and read of them.
 
-Producers, group commits and transaction markers all find the partition here that they append to; consumers
-and followers all read through here. A request is tried at once; one that must wait goes to a purgatory, and
-what can end its waiting looks for it there (`leader.delayed_requests`):
+Producers, group commits and transaction markers find the partition to append to here. Consumers and followers
+read through here. A request is tried at once. One that must wait goes to a purgatory, where the completing
+event finds it (`leader.delayed_requests`):
 
-- a *produce* with acks=all has been appended to its partitions (`partition`) and waits in `await_acks` until
-  their high watermarks have passed its records (`leader.delayed_produce`). A follower's fetch moves them
-  (`leader.replica_reader.update_follower`), and thereby answers the producer;
-- a *fetch* is read at once (`leader.replica_reader`) and waits for `min_bytes` (`leader.delayed_fetch`);
-- a *deletion of records* has been made by its partitions and waits in `await_deletion` until every replica
-  has moved the start of its log (`leader.delayed_delete_records`).
+- A *produce* with acks=all has been appended to its partitions (`table.partition`) and waits in `await_acks`
+  until their high watermarks pass its records (`leader.delayed_produce`). A follower's fetch moves them
+  (`leader.replica_reader.update_follower`), and so completes the produce.
+- A *fetch* is read at once (`leader.replica_reader`) and waits for `min_bytes` (`leader.delayed_fetch`).
+- A *DeleteRecords* has moved its partitions' log start and waits in `await_deletion` until every replica has
+  moved its own (`leader.delayed_delete_records`).
 
-The manager owns the table of partitions, what waits for them, and the reader. It also carries out the
-controller's orders (`controller_orders`, `local_replicas`), follows other brokers
-(`follower.fetcher_manager`) and keeps the ISR (`leader.isr`).
+The manager owns the table of partitions, the purgatories and the reader. It also carries out the controller's
+requests (`controller_orders`, `local_replicas`), follows other brokers (`follower.fetcher_manager`) and keeps
+the ISR (`leader.isr_changes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.log_config import LogConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import StaleBrokerEpoch
-from barnabas.core.ids import BrokerId
-from barnabas.core.metrics import Metrics
+from barnabas.core.ids import BrokerId, TopicPartition
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import Background, Cancellable, Scheduler
+from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.purgatory.timer import Timer
-from barnabas.replication.controller_orders import ControllerOrders
-from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead, is_enough
+from barnabas.replication.controller_orders import ControllerOrders, Failed
 from barnabas.replication.follower.connection import OpenConnection
 from barnabas.replication.follower.fetcher_driver import FetcherDriver
 from barnabas.replication.follower.fetcher_manager import FetcherManager
@@ -39,16 +41,17 @@ from barnabas.replication.leader.delayed_fetch import DelayedFetch, DelayedFollo
 from barnabas.replication.leader.delayed_produce import DelayedProduce, PendingAck
 from barnabas.replication.leader.delayed_requests import Defer, DelayedRequests
 from barnabas.replication.leader.fetch_session import FetchSession
-from barnabas.replication.leader.isr import IsrKeeper, IsrStore
-from barnabas.replication.leader.lease import LeadershipLease
-from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
+from barnabas.replication.leader.isr_changes import IsrKeeper, IsrStore
 from barnabas.replication.leader.replica_reader import ReplicaReader
 from barnabas.replication.local_replicas import LocalReplicas
 from barnabas.replication.log_dir_mover import LogDirMover
-from barnabas.replication.partition import Partition, PartitionHost
+from barnabas.replication.partition.fetching import FetchParams, PartitionFetch, PartitionRead, is_enough
+from barnabas.replication.partition.lease import LeadershipLease
+from barnabas.replication.partition.partition import Partition, PartitionHost
+from barnabas.replication.partition.remote_replica import NO_BROKER_EPOCH
+from barnabas.replication.partition.replica_table import ReplicaTable
+from barnabas.replication.partition.throttle import ReplicationThrottle
 from barnabas.replication.replica_metrics import register_replica_metrics
-from barnabas.replication.replica_table import ReplicaTable
-from barnabas.replication.throttle import ReplicationThrottle
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
@@ -57,7 +60,7 @@ def _at_once(work: Callable[[], None]) -> None:
     work()
 
 
-def _all_live(broker_id: int) -> bool:  # noqa: ARG001 - the shape of a liveness test
+def _all_live(broker_id: int) -> bool:  # noqa: ARG001 - the signature of a liveness test
     return True
 
 
@@ -72,20 +75,20 @@ class ReplicaManager:
         *,
         scheduler: Scheduler,
         background: Background,
+        config: BrokerConfig,
         isr_store: IsrStore | None = None,
         connect: OpenConnection | None = None,
         metadata: MetadataCache | None = None,
         lease: LeadershipLease | None = None,
         broker_epoch: Callable[[], int] = lambda: NO_BROKER_EPOCH,
-        settings: BrokerConfig | None = None,
         defer: Defer = _at_once,
     ) -> None:
-        """`connect` opens a connection to another broker, and `isr_store` writes down who is in sync:
-        both belong to a cluster, as do `metadata` (which brokers live, and in which racks) and
-        `lease`. `defer` runs something when the present turn of the loop is over."""
+        """In a cluster, `connect` opens connections to other brokers, `isr_store` stores the ISR, and
+        `metadata` knows the live brokers and their racks. `lease` belongs to a cluster too. `defer` runs a
+        function at the end of the current turn of the loop."""
         self.broker_id = broker_id
         self.log_manager = log_manager
-        self.settings = settings = settings if settings is not None else BrokerConfig.load({})
+        self.config = config
         self._clock = clock
         self._connect = connect
         self._broker_epoch = broker_epoch
@@ -93,36 +96,40 @@ class ReplicaManager:
         self._background = background
         self._timers: list[Cancellable] = []
         self.table = ReplicaTable(metrics, log_manager.check_undamaged)
-        self.partition = self.table.partition
-        self.find = self.table.find
-        self.delayed = DelayedRequests(self.table, timer, metrics, settings, defer)
+        self.delayed = DelayedRequests(self.table, timer, metrics, config, defer)
         self.isr = IsrKeeper(isr_store, scheduler, self.delayed, metrics)
-        self.reader = ReplicaReader(broker_id, self.table, self.delayed, self.isr, clock, settings, metadata)
-        self.fetchers = FetcherManager(self._make_fetcher, lambda: settings.num_replica_fetchers)
+        self.reader = ReplicaReader(broker_id, self.table, self.delayed, self.isr, clock, config, metadata)
+        self.fetchers = FetcherManager(self._make_fetcher, lambda: config.num_replica_fetchers)
         self.follower_throttle = ReplicationThrottle(
             clock,
-            lambda: settings.follower_replication_throttled_rate,
+            lambda: config.follower_replication_throttled_rate,
             lambda partition: partition.log.config.follower_replication_throttled_replicas,
         )
         host = PartitionHost(
             broker_id,
             clock,
-            settings,
+            config,
             lease,
             is_live=_all_live if metadata is None else metadata.is_live,
             keeps_isr=isr_store is not None,
         )
         self.local = LocalReplicas(self.table, host, log_manager, self.delayed, self.fetchers)
         self._orders = ControllerOrders(broker_id, self.table, self.local, self.fetchers, defer)
-        self.become_leader_or_follower = self._orders.lead_and_follow
-        self.stop_replicas = self._orders.stop
         self.mover = LogDirMover(log_manager, self.table.partitions, scheduler, background)
         log_manager.on_flushed.append(self.flushed)
         register_replica_metrics(metrics, self.table.partitions, log_manager, self.fetchers)
 
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, if it is on this broker and online."""
+        return self.table.partition(topic, index)
+
+    def find(self, topic_partition: TopicPartition) -> Partition | None:
+        """The partition in any condition, also in an offline directory."""
+        return self.table.find(topic_partition)
+
     def start(self) -> None:
-        """Begin what happens from time to time, in a cluster."""
-        period_ms = self.settings.replica_lag_time_max_ms / 2
+        """Start the periodic work of a cluster."""
+        period_ms = self.config.replica_lag_time_max_ms / 2
         self._timers.append(
             self._scheduler.every(
                 period_ms, lambda: self.isr.shrink_all(list(self.table.partitions.values()))
@@ -130,7 +137,7 @@ class ReplicaManager:
         )
 
     def close(self) -> None:
-        """Carry out no more orders, follow nobody any more, and write no more ISRs."""
+        """Stop the controller's requests, the fetchers and the ISR writes."""
         self._orders.close()
         for timer in self._timers:
             timer.cancel()
@@ -140,22 +147,22 @@ class ReplicaManager:
         self.fetchers.close()
 
     def _make_fetcher(self, source: BrokerId) -> FetcherDriver:
-        assert self._connect is not None, "a broker that follows others must be able to reach them"
+        assert self._connect is not None, "a broker with followed partitions needs `connect`"
         fetcher = ReplicaFetcher(
             source,
             self.broker_id,
             log_manager=self.log_manager,
             clock=self._clock,
-            settings=self.settings,
+            config=self.config,
             throttle=self.follower_throttle,
             broker_epoch=self._broker_epoch,
             appended=self._appended_as_follower,
         )
         return FetcherDriver(
-            fetcher, self._connect, self._clock, self._scheduler, self._background, self.settings
+            fetcher, self._connect, self._clock, self._scheduler, self._background, self.config
         )
 
-    # Requests that may have to wait
+    # --- requests that may wait ---
 
     def await_acks(
         self,
@@ -164,7 +171,8 @@ class ReplicaManager:
         pending: Sequence[PendingAck],
         respond: Callable[[], None],
     ) -> None:
-        """Call `respond` when every append of `pending` is as safe as was asked for, or time is up."""
+        """Call `respond` once every append of `pending` is as safe as `required_acks` asks, or at the
+        timeout."""
         operation = DelayedProduce(timeout_ms, required_acks, pending, respond)
         keys = [ack.partition.topic_partition for ack in pending]
         self.delayed.produces.try_complete_else_watch(operation, keys)
@@ -175,11 +183,11 @@ class ReplicaManager:
         pending: Sequence[PendingDeletion],
         respond: Callable[[], None],
     ) -> None:
-        """Call `respond` when every replica has forgotten the records, or time is up."""
+        """Call `respond` once every replica has deleted the records, or at the timeout."""
         operation = DelayedDeleteRecords(timeout_ms, pending, respond)
         keys = [deletion.partition.topic_partition for deletion in pending]
         for key in keys:
-            self.delayed.subscriptions.mark_changed(key)  # the followers must hear where the log starts now
+            self.delayed.subscriptions.mark_changed(key)  # followers need the new log start
         self.delayed.deletions.try_complete_else_watch(operation, keys)
 
     def answer_or_wait(
@@ -189,8 +197,8 @@ class ReplicaManager:
         reads: list[PartitionRead],
         respond: Callable[[list[PartitionRead]], None],
     ) -> None:
-        """Of what was read: answer at once when nothing should wait, nothing is asked, there is enough, or
-        something went wrong; otherwise read again, and answer once there is enough or time is up."""
+        """Respond at once if the fetch must not wait, is empty, has enough, or failed. Otherwise read again,
+        and respond once there is enough or at the timeout."""
         if params.max_wait_ms <= 0 or not fetches or is_enough(reads, params.min_bytes):
             respond(reads)
             return
@@ -203,7 +211,7 @@ class ReplicaManager:
         session: FetchSession,
         respond: Callable[[list[PartitionFetch], list[PartitionRead]], None],
     ) -> None:
-        """The same for a session of a follower, of which only what may have changed is looked at."""
+        """Read for a follower's session; only partitions that may have changed are looked at."""
         reader = self.reader
         reader.sweep(session)
         fetches = reader.due(params, session)
@@ -214,24 +222,45 @@ class ReplicaManager:
         operation = DelayedFollowerFetch(reader, params, session, respond)
         self.delayed.fetches.try_complete_else_watch(operation, (session,))
 
-    # What the controller orders
+    # --- requests of the controller ---
 
     def check_controller(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Refuse orders of a former controller, and orders for a former life of this broker."""
+        """Refuse a replaced controller, and requests for an earlier registration of this broker."""
         if NO_BROKER_EPOCH < broker_epoch < self._broker_epoch():
-            raise StaleBrokerEpoch(f"the broker epoch is {self._broker_epoch()}, not {broker_epoch}")
+            raise StaleBrokerEpoch(
+                f"the request is for broker epoch {broker_epoch}, the current one is {self._broker_epoch()}"
+            )
         self._orders.check_controller_epoch(controller_epoch)
 
-    # What happened to a partition
+    def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, done: Callable[[LeaderAndIsrResponse], None], failed: Failed
+    ) -> None:
+        """Carry out LeaderAndIsr; the response has the form of v5 and later."""
+        self._orders.lead_and_follow(request, done, failed)
+
+    def stop_replicas(
+        self, request: StopReplicaRequest, done: Callable[[StopReplicaResponse], None], failed: Failed
+    ) -> None:
+        """Carry out StopReplica; the response has the form of the newest version."""
+        self._orders.stop(request, done, failed)
+
+    # --- events of a partition ---
 
     def flushed(self, log: Log) -> None:
-        """A group commit is done: what waited for the disk may be acknowledged."""
+        """Acknowledge what waited for the disk, after a group commit."""
         partition = self.find(log.topic_partition)
         if partition is not None:
             partition.maybe_advance_high_watermark()
             self.delayed.complete_all(log.topic_partition)
             self.fetchers.flushed(log.topic_partition)
 
+    def update_log_config(self, topic: str, config: LogConfig) -> None:
+        """Apply a topic's new configuration. A lower `min.insync.replicas` may commit records at once."""
+        self.table.update_log_config(topic, config)
+        for topic_partition, partition in self.table.partitions.items():
+            if topic_partition.topic == topic and partition.maybe_advance_high_watermark():
+                self.delayed.complete_committed(topic_partition)
+
     def _appended_as_follower(self, partition: Partition) -> None:
-        """We have copied records: consumers that read from this follower may go on."""
+        """Complete fetches of consumers that read from this follower, after it copied records."""
         self.delayed.complete_fetches(partition.topic_partition)

@@ -1,13 +1,14 @@
-"""The metrics by which an operator sees how replication is doing."""
+"""Replication metrics: partitions, leaders, under-replicated partitions, lag."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Labels, Metrics
 from barnabas.replication.follower.fetcher_manager import FetcherManager
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
+from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 
@@ -48,7 +49,7 @@ def register_replica_metrics(
         ),
         (
             "kafka_offline_log_directories",
-            "Log directories that failed.",
+            "Offline log directories.",
             lambda: len(log_manager.offline_directories),
         ),
         (
@@ -70,3 +71,37 @@ def register_replica_metrics(
         ),
     ):
         metrics.gauge(name, doc, read)
+    _register_samples(metrics, log_manager, fetchers)
+
+
+def _register_samples(metrics: Metrics, log_manager: LogManager, fetchers: FetcherManager) -> None:
+    """Values of each partition, computed when the page is rendered."""
+
+    def of_logs(read: Callable[[Log], int]) -> Callable[[], Iterator[tuple[Labels, float]]]:
+        def collect() -> Iterator[tuple[Labels, float]]:
+            for log in list(log_manager.logs()):
+                yield _labels(log.topic_partition), read(log)
+
+        return collect
+
+    def lags() -> Iterator[tuple[Labels, float]]:
+        for source, topic_partition, lag in fetchers.lags():
+            topic, partition = topic_partition
+            yield (("partition", str(partition)), ("source_broker", str(source)), ("topic", topic)), lag
+
+    for name, doc, read in (
+        ("kafka_log_size", "Bytes of the log.", lambda log: log.segments.size_bytes),
+        ("kafka_log_num_log_segments", "Segments of the log.", lambda log: len(log.segments)),
+        ("kafka_log_log_start_offset", "First offset of the log.", lambda log: log.log_start_offset),
+        ("kafka_log_log_end_offset", "Offset of the next record.", lambda log: log.log_end_offset),
+    ):
+        metrics.samples(name, doc, of_logs(read))
+    metrics.samples(
+        "kafka_replica_fetcher_consumer_lag",
+        "Committed records of the leader that the replica here lacks, by source broker.",
+        lags,
+    )
+
+
+def _labels(topic_partition: TopicPartition) -> Labels:
+    return (("partition", str(topic_partition.partition)), ("topic", topic_partition.topic))

@@ -1,1 +1,1 @@
-"""What a follower does: it fetches from the leaders of its partitions, and cuts its log where they differ."""
+"""Follower side of replication: fetches from leaders, and truncates the log where it diverges."""

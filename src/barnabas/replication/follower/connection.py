@@ -1,6 +1,6 @@
-"""What a follower needs of the network: a connection to another broker, handed in as time and files are.
+"""Interface of a connection to another broker, as the replica fetcher needs it.
 
-The server opens sockets (`client.channel`), a simulator hands over messages on its own time.
+The server opens sockets (`client.aio.channel`). The simulator delivers messages on its own time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from barnabas.core.ids import BrokerId
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 
 Response = TypeVar("Response", bound=Message)
 
@@ -18,7 +18,7 @@ class Connection(Protocol):
     @property
     def is_closed(self) -> bool: ...
     def version_for(self, request_class: type[Message], version_max: int | None = None) -> int:
-        """The highest version, up to `version_max`, that both sides have of a request."""
+        """Highest version of a request, up to `version_max`, that both sides support."""
         ...
 
     def post(
@@ -31,14 +31,14 @@ class Connection(Protocol):
         failed: Callable[[Exception], None],
         timeout_ms: float,
     ) -> None:
-        """Send a request; later exactly one of `answered` and `failed` is called. The records of the
-        answer are views of memory that is used again when `answered` returns."""
+        """Send a request; later exactly one of `answered` and `failed` is called. Records in the response are
+        views of memory that is reused after `answered` returns."""
         ...
 
     def close(self) -> None:
-        """Whoever waits for an answer is told that it failed."""
+        """Close the connection; requests without an answer fail."""
         ...
 
 
 OpenConnection = Callable[[BrokerId, Callable[[Connection], None], Callable[[Exception], None]], None]
-"""Opens a connection to a broker; later at most one of both functions is called."""
+"""Opens a connection to a broker; later at most one of the two callbacks is called."""

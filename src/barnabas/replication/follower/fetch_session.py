@@ -1,7 +1,7 @@
-"""The follower's side of an incremental fetch session (KIP-227), which all partitions of one fetcher share.
+"""Follower side of an incremental fetch session (KIP-227), shared by all partitions of one fetcher.
 
-It sends only partitions whose position has changed since the last request: what changed is kept in a set,
-so that two thousand idle partitions cost an empty request.
+The session sends only partitions whose position has changed since the last request. A set holds the changed
+ones, so two thousand idle partitions cost one empty request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.replication.leader.fetch_session import INITIAL_EPOCH, NO_SESSION,
 
 
 class FollowerSession:
-    """What the leader believes that we read."""
+    """Fetch session as the leader knows it."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -21,9 +21,9 @@ class FollowerSession:
         self._uses_topic_ids = True
         self._wanted: dict[TopicPartition, FollowedPartition] = {}
         self._changed: dict[TopicPartition, FollowedPartition] = {}
-        """Those of which the leader must hear."""
+        """Partitions that the next request must mention."""
         self._known: dict[TopicPartition, Uuid] = {}
-        """Partitions in the leader's session, by the topic id under which it knows them."""
+        """Partitions in the leader's session, with the topic id that it has for them."""
         self._forgotten: list[tuple[TopicPartition, Uuid]] = []
         self._names: dict[Uuid, str] = {}
         self._without_id: set[TopicPartition] = set()
@@ -32,11 +32,14 @@ class FollowerSession:
         return len(self._wanted)
 
     def want(self, followed: FollowedPartition) -> None:
-        """Fetch it from now on, or from another position."""
+        """Fetch the partition, from now on or from another position. It goes behind all others: a busy
+        partition must not fill every response of a leader without sessions."""
         key, topic_id = followed.key, followed.partition.topic_id
         known_id = self._known.get(key)
         if known_id is not None and known_id != topic_id:
             self.leave(key)
+        self._wanted.pop(key, None)
+        self._changed.pop(key, None)
         self._wanted[key] = self._changed[key] = followed
         if topic_id == ZERO_UUID:
             self._without_id.add(key)
@@ -44,21 +47,21 @@ class FollowerSession:
             self._names[topic_id] = key.topic
 
     def leave(self, key: TopicPartition) -> None:
-        """Fetch it no longer, or not now."""
+        """Stop fetching the partition, for a while or for good."""
         self._changed.pop(key, None)
         self._without_id.discard(key)
         if self._wanted.pop(key, None) is not None and key in self._known:
             self._forgotten.append((key, self._known.pop(key)))
 
     def reset(self) -> None:
-        """Start over: the leader knows nothing of us."""
+        """Start over with a leader that has no session for this fetcher."""
         self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         self._known.clear()
         self._forgotten.clear()
         self._changed = dict(self._wanted)
 
     def settle_naming(self) -> bool:
-        """Whether topics go by their ids; one that has none makes all of them go by name."""
+        """Whether requests use topic ids; one topic without an id makes all of them go by name."""
         uses_topic_ids = not self._without_id
         if uses_topic_ids != self._uses_topic_ids:
             self._uses_topic_ids = uses_topic_ids
@@ -66,16 +69,15 @@ class FollowerSession:
         return uses_topic_ids
 
     def fill(self, request: fetch.FetchRequest, partition_max_bytes: int) -> None:
-        """Put into the request what the leader must hear."""
+        """Put the changed and the forgotten partitions into the request."""
         request.session_id, request.session_epoch = self._id, self._epoch
-        topics: dict[str, fetch.FetchTopic] = {}
+        topics: list[fetch.FetchTopic] = []
+        topic: fetch.FetchTopic | None = None
         for key, followed in self._changed.items():
-            topic = topics.get(key.topic)
-            if topic is None:
+            if topic is None or topic.topic != key.topic:  # the order counts, so a topic may come twice
                 topic_id = followed.partition.topic_id
-                topic = topics[key.topic] = fetch.FetchTopic(
-                    topic=key.topic, topic_id=topic_id, partitions=[]
-                )
+                topic = fetch.FetchTopic(topic=key.topic, topic_id=topic_id, partitions=[])
+                topics.append(topic)
             log = followed.partition.log
             topic.partitions.append(
                 fetch.FetchPartition(
@@ -88,7 +90,7 @@ class FollowerSession:
                 )
             )
             self._known[key] = topic.topic_id
-        request.topics = list(topics.values())
+        request.topics = topics
         request.forgotten_topics_data = [
             fetch.ForgottenTopic(topic=key.topic, topic_id=topic_id, partitions=[key.partition])
             for key, topic_id in self._forgotten
@@ -98,7 +100,7 @@ class FollowerSession:
         self._forgotten = []
 
     def answered(self, session_id: int) -> None:
-        """The leader has taken the request: the next one has the next epoch."""
+        """Advance to the next epoch: the leader has accepted the request."""
         if session_id == NO_SESSION:
             self.reset()
         else:
@@ -106,8 +108,8 @@ class FollowerSession:
             self._epoch = next_epoch(self._epoch)
 
     def asked(self, topic: fetch.FetchableTopicResponse, partition: int) -> FollowedPartition | None:
-        """Whom this part of an answer is for: None if our position, or what we follow, has changed
-        since the question."""
+        """Partition that a part of the response is for; None if its position, or the assignment, has changed
+        since."""
         name = self._names.get(topic.topic_id, topic.topic) if self._uses_topic_ids else topic.topic
         key = TopicPartition(name, partition)
         return None if key in self._changed else self._wanted.get(key)

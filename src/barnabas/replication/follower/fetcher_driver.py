@@ -1,8 +1,8 @@
-"""Drives a `ReplicaFetcher`: opens its connection, sends what it asks for, and wakes it in time.
+"""Driver of a `ReplicaFetcher`: opens its connection, sends its requests, and wakes it in time.
 
-An answer goes to the fetcher where it arrives, and the request that it returns leaves from there, with no
-turn of the loop between. What changes while nothing is under way is looked at when the present turn is
-over, so that a thousand partitions that are followed together are fetched together.
+A response goes to the fetcher on arrival, and the next request leaves from there, without a turn of the loop
+in between. Changes while no step is in progress wait for the end of the turn. So a thousand partitions that
+start following together are fetched together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.core.scheduler import Background, Cancellable, Scheduler
 from barnabas.replication.follower.connection import Connection, OpenConnection
 from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.follower.steps import Rest, Send, Step, Sync
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 
 
 class FetcherDriver:
@@ -28,18 +28,18 @@ class FetcherDriver:
         clock: Clock,
         scheduler: Scheduler,
         background: Background,
-        settings: BrokerConfig,
+        config: BrokerConfig,
     ) -> None:
         self.fetcher = fetcher
         self._connect = connect
         self._now_ms = clock.monotonic_ms
         self._scheduler = scheduler
         self._background = background
-        self._settings = settings
+        self._config = config
         self._connection: Connection | None = None
         self._timer: Cancellable | None = None
         self._is_busy = False
-        """A step is under way, whose outcome leads to the next."""
+        """A step is in progress; its outcome leads to the next."""
         self._is_closed = False
 
     def follow(self, partition: Partition) -> None:
@@ -73,7 +73,7 @@ class FetcherDriver:
         self._is_busy = True
         try:
             self._begin(step)
-        except Exception as error:  # noqa: BLE001 - the fetcher decides what becomes of it
+        except Exception as error:  # noqa: BLE001 - the fetcher handles it
             self._failed(error)
 
     def _begin(self, step: Step) -> None:
@@ -85,7 +85,7 @@ class FetcherDriver:
                 step.version,
                 answered=self._answered,
                 failed=self._failed,
-                timeout_ms=self._settings.replica_socket_timeout_ms,
+                timeout_ms=self._config.replica_socket_timeout_ms,
             )
         elif isinstance(step, Rest):
             self._is_busy = False

@@ -1,12 +1,12 @@
-"""Which fetcher follows which partition: `num.replica.fetchers` for each source broker, by hash."""
+"""Replica fetchers of a broker: `num.replica.fetchers` per source broker, partitions spread by hash."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, java_hash
 from barnabas.replication.follower.fetcher_driver import FetcherDriver
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 
 
 class FetcherManager:
@@ -19,7 +19,7 @@ class FetcherManager:
         self._by_partition: dict[TopicPartition, FetcherDriver] = {}
 
     def follow(self, partition: Partition) -> None:
-        """Fetch the partition from the leader that it has now."""
+        """Fetch the partition from its current leader."""
         topic_partition, leader_id = partition.topic_partition, partition.leadership.leader_id
         self.unfollow(topic_partition)
         if leader_id == NO_LEADER:
@@ -42,7 +42,7 @@ class FetcherManager:
             driver.flushed(topic_partition)
 
     def close_idle(self) -> None:
-        """End the fetchers that have nothing left to follow."""
+        """Close fetchers without partitions."""
         for key, driver in list(self._fetchers.items()):
             if not len(driver.fetcher):
                 del self._fetchers[key]
@@ -51,6 +51,12 @@ class FetcherManager:
     @property
     def max_lag(self) -> int:
         return max((driver.fetcher.max_lag for driver in self._fetchers.values()), default=0)
+
+    def lags(self) -> Iterator[tuple[BrokerId, TopicPartition, int]]:
+        """Source broker and lag of each followed partition."""
+        for (source, _), driver in list(self._fetchers.items()):
+            for key, lag in driver.fetcher.lags():
+                yield source, key, lag
 
     @property
     def failed_partitions(self) -> int:

@@ -1,4 +1,4 @@
-"""Asks a leader where its logs end and begin, for partitions of which it does not have our offset."""
+"""ListOffsets search for the start and end of leaders' logs, for followers whose offset is out of range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.replication.follower.steps import Send
 
 
 class OffsetSearch:
-    """Two questions, one after the other."""
+    """Two ListOffsets requests, one after the other."""
 
     def __init__(self, broker_id: BrokerId, partitions: list[FollowedPartition]) -> None:
         self.partitions = partitions
@@ -40,7 +40,7 @@ class OffsetSearch:
         return Send(request, ListOffsetsResponse, connection.version_for(ListOffsetsRequest))
 
     def take(self, answer: ListOffsetsResponse) -> bool:
-        """True if both questions are answered."""
+        """True once both requests are answered."""
         offsets = {
             TopicPartition(topic.name, part.partition_index): part.offset
             for topic in answer.topics

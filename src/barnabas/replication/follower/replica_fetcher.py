@@ -1,7 +1,7 @@
-"""Follows one other broker: decides what to fetch of what it leads and we replicate, and appends it.
+"""Replica fetcher of one source broker: decides what to fetch from it, and appends the records.
 
-This is the deciding part, with no connection, no task and no clock of its own. Whoever drives it
-(`fetcher_driver`, or a simulator) tells it what happened, and each event is answered with the next step:
+This is the deciding part, without a connection, a task or a clock of its own. Its driver (`fetcher_driver`,
+or a simulator) reports events, and each event returns the next step:
 
     start, or a pause is over   next_step()         Connect   open a connection to the source
     a connection is open        connected(...)      Send      send this request, and bring its answer
@@ -9,24 +9,27 @@ This is the deciding part, with no connection, no task and no clock of its own. 
     anything failed             lost(...)           Rest      wait until then, or until something changes
     what was to be synced is    synced(...)
 
-One step is under way at a time, and one fetch serves all partitions (an incremental session, so only what
-changed is mentioned). An answer is applied partition by partition within `answered`, and the next fetch is
-what it returns: a write waits for this, so nothing is woken in between. The logs are written here, not by
-the driver: what the next fetch says depends on what became of each append.
+One step is in progress at a time. One fetch serves all partitions: an incremental session mentions only what
+changed. `answered` applies a response partition by partition and returns the next fetch. Producers wait for
+that fetch, so nothing is woken in between. The fetcher writes the logs, not the driver: the next fetch
+depends on the outcome of each append.
 
-Where a follower's log leaves the leader's is found by epochs (KIP-101, KIP-279, KIP-595): each
-fetch says under which leader epoch our last batch was written. If that epoch ended elsewhere in
-the leader's history, the leader sends no data but the epoch in which both can agree and where it
-ended there; we cut our log to that, and ask again, until the histories meet. The high watermark
-never decides, with one exception: a log that carries no epochs at all (written by brokers before
-Kafka 0.11) offers nothing better.
+Leader epochs find where a follower's log diverges from the leader's (KIP-101, KIP-279, KIP-595). Each fetch
+carries the leader epoch of the last local batch. If that epoch ended elsewhere in the leader's history, the
+leader sends no records. It sends the largest epoch that both can share, and where that epoch ended. The
+follower truncates to it and fetches again, until the histories meet. The high watermark never decides, with
+one exception: a log without any epochs (written by brokers before Kafka 0.11) offers nothing better.
 
-After an election thousands of logs may have to be cut at once: their recovery points go to disk together,
-and the logs are cut a few at a time and synced off the loop.
+After an election thousands of logs may have to be truncated at once. Their recovery points are written
+together; the logs are truncated a few at a time and synced off the loop.
 
-A partition that fails is fetched again after a pause that grows up to `replica.fetch.backoff.ms`;
-it is short at first, because the usual failure is a leader that has not yet heard that it is one. A
-partition whose log directory is offline is set aside until the controller speaks of it again.
+A fetch offset promises that the follower has everything below it for good. So a partition whose log is being
+synced (`flush.messages`) is left out of the fetch until it is flushed. Meanwhile the fetcher does not wait at
+the leader for the other partitions. It polls, so that the flushed partition is not held up.
+
+A partition that fails is fetched again after a pause that grows up to `replica.fetch.backoff.ms`. The pause
+is short at first: usually the leader has not yet received its LeaderAndIsr. A partition in an offline log
+directory is left out until the next LeaderAndIsr for it.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     CorruptMessage,
@@ -52,32 +56,34 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
 from barnabas.protocol.messages import fetch, list_offsets
-from barnabas.replication.fetching import NO_REPLICA
 from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.fetch_session import FollowerSession
 from barnabas.replication.follower.followed_partition import FollowedPartition
 from barnabas.replication.follower.offset_search import OffsetSearch
 from barnabas.replication.follower.steps import Connect, Rest, Send, Step, Sync
 from barnabas.replication.follower.truncation import truncation_offset
-from barnabas.replication.partition import Partition
-from barnabas.replication.throttle import ReplicationThrottle
-from barnabas.storage.log.flush_state import CutWork
+from barnabas.replication.partition.fetching import NO_REPLICA
+from barnabas.replication.partition.partition import Partition
+from barnabas.replication.partition.throttle import ReplicationThrottle
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.parts.flush_state import CutWork
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
 Diverged = tuple[FollowedPartition, fetch.EpochEndOffset]
-"""A partition, and the epoch in which the leader can agree with it."""
+"""A partition, and the largest epoch that it can share with the leader."""
 Cut = tuple[FollowedPartition, Log, CutWork | None]
 
 FIRST_BACKOFF_MS = 20.0
 THROTTLED_PAUSE_MS = 250.0
+DISK_POLL_MS = 5.0
+"""Pause between two fetches without records while a log is being synced."""
 LAST_VERSION_BY_NAME = 12
 VERSION_WITH_REPLICA_STATE = 15
 NAMED_MAX = 3
 TRUNCATED_AT_ONCE = 20
-"""Logs that are cut, and synced together, before others have their turn."""
+"""Logs that are truncated and synced together, before other work has its turn."""
 
 _SESSION_LOST = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
@@ -92,7 +98,7 @@ class ReplicaFetcher:
         *,
         log_manager: LogManager,
         clock: Clock,
-        settings: BrokerConfig,
+        config: BrokerConfig,
         throttle: ReplicationThrottle,
         broker_epoch: Callable[[], int],
         appended: Callable[[Partition], None],
@@ -101,32 +107,34 @@ class ReplicaFetcher:
         self._broker_id = broker_id
         self._log_manager = log_manager
         self._now_ms = clock.monotonic_ms
-        self._settings = settings
+        self._config = config
         self._throttle = throttle
         self._broker_epoch = broker_epoch
         self._appended = appended
         self._session = FollowerSession()
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._waiting: dict[TopicPartition, FollowedPartition] = {}
-        """Left out of the session: paused, throttled, out of range, or waiting for the disk."""
+        """Partitions left out of the session: paused, throttled, out of range, or waiting for the disk."""
         self._diverged: dict[TopicPartition, Diverged] = {}
-        """To be cut, and what the leader has said of where; they wait meanwhile."""
+        """Partitions to truncate, and the leader's answer about where. They wait meanwhile."""
         self._to_cut: list[Diverged] = []
         self._cuts: list[Cut] = []
-        """Cut, and being synced."""
+        """Truncations whose sync is in progress."""
+        self._is_idle = False
+        """The last response carried no records."""
         self._search: OffsetSearch | None = None
         self._failed: set[TopicPartition] = set()
         self._refused_first: dict[int, list[TopicPartition]] = {}
-        """In the answer at hand, by error: partitions that were not refused before."""
+        """Partitions of the current response, by error, that were not refused before."""
         self._connection: Connection | None = None
         self._connect_failures = 0
         self._retry_ms = -math.inf
-        """While there is no connection: no step before."""
+        """Without a connection, no step before this time."""
         self._request = fetch.FetchRequest()
         self._send = Send(self._request, fetch.FetchResponse, 0)
-        """One step serves all fetches, as long as the version is the same."""
+        """One step object serves all fetches of one version."""
 
-    # -- which partitions ---------------------------------------------------------------------
+    # --- partitions ---
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -135,12 +143,16 @@ class ReplicaFetcher:
     def max_lag(self) -> int:
         return max((followed.lag for followed in self._followed.values()), default=0)
 
+    def lags(self) -> list[tuple[TopicPartition, int]]:
+        """Lag of each followed partition, in records."""
+        return [(key, followed.lag) for key, followed in self._followed.items()]
+
     @property
     def failed_count(self) -> int:
         return len(self._failed)
 
     def follow(self, partition: Partition) -> None:
-        """Fetch the partition in its present leader epoch."""
+        """Fetch the partition in its current leader epoch."""
         key = partition.topic_partition
         self.unfollow(key)
         followed = self._followed[key] = FollowedPartition(partition)
@@ -156,7 +168,7 @@ class ReplicaFetcher:
         self._session.leave(key)
 
     def flushed(self, key: TopicPartition) -> bool:
-        """What we have of the partition is on disk: we may say that we have it. True if it waited."""
+        """The partition's log is flushed and may be fetched from its end. True if it waited for that."""
         followed = self._waiting.get(key)
         if followed is None or followed.ready_ms != math.inf:
             return False
@@ -164,8 +176,11 @@ class ReplicaFetcher:
         return True
 
     def _admit(self, followed: FollowedPartition) -> None:
-        self._waiting.pop(followed.key, None)
-        self._session.want(followed)
+        if followed.is_durable:
+            self._waiting.pop(followed.key, None)
+            self._session.want(followed)
+        else:
+            self._pause(followed, math.inf)  # until `flushed`
 
     def _pause(self, followed: FollowedPartition, delay_ms: float) -> None:
         """Leave the partition out for a while."""
@@ -178,19 +193,19 @@ class ReplicaFetcher:
         followed.failures += 1
 
     def _backoff_ms(self, failures: int) -> float:
-        return min(FIRST_BACKOFF_MS * (1 << min(failures, 16)), self._settings.replica_fetch_backoff_ms)
+        return Backoff(FIRST_BACKOFF_MS, self._config.replica_fetch_backoff_ms).after_ms(failures)
 
     def _set_aside(self, followed: FollowedPartition) -> None:
         self.unfollow(followed.key)
         self._failed.add(followed.key)
 
-    # -- what happened, and what comes next ---------------------------------------------------
+    # --- events and next steps ---
 
     def next_step(self) -> Step:
-        """Nothing is under way."""
+        """The next step when none is in progress."""
         try:
             return self._next_step()
-        except Exception as error:  # noqa: BLE001 - said and tried again, whatever it is
+        except Exception as error:  # noqa: BLE001 - `lost` logs it and retries
             return self.lost(error)
 
     def connected(self, connection: Connection) -> Step:
@@ -205,15 +220,17 @@ class ReplicaFetcher:
             elif (question := self._take_offsets(answer)) is not None:
                 return question
             return self._next_step()
-        except Exception as error:  # noqa: BLE001 - said and tried again, whatever it is
+        except Exception as error:  # noqa: BLE001 - `lost` logs it and retries
             return self.lost(error)
 
     def lost(self, error: BaseException) -> Step:
-        """The leader cannot be reached, or nothing can be made of what it says: begin anew, after a pause."""
+        """Start over after a pause: the leader is unreachable, or its response is unusable."""
         if not isinstance(error, KafkaError):
-            logger.error("fetching from broker %d failed", self.source, exc_info=error)
+            logger.error("replica fetcher: fetching from broker %d failed", self.source, exc_info=error)
         elif self._connect_failures == 0:
-            logger.warning("fetching from broker %d: %s", self.source, error)
+            logger.warning(
+                "replica fetcher: fetching from broker %d failed and is retried: %s", self.source, error
+            )
         self._search = None
         if self._connection is not None:
             self._connection.close()
@@ -223,7 +240,7 @@ class ReplicaFetcher:
         cuts, self._cuts = self._cuts, []
         for followed, *_ in cuts:
             if self._is_waiting(followed):
-                self._back_off(followed)  # a cut that was not synced is before the next record is written
+                self._back_off(followed)  # a truncation without a sync is synced before the next append
         return Rest(self._retry_ms)
 
     def synced(self, errors: Iterable[OSError | None]) -> Step:
@@ -231,7 +248,7 @@ class ReplicaFetcher:
         for (followed, log, cut), error in zip(cuts, errors, strict=True):
             if self._is_waiting(followed):
                 with self._answerable_alone(followed):
-                    # A log that was moved to another disk meanwhile has nothing to do with the old directory.
+                    # A log that moved to another disk meanwhile has nothing to do with the old directory.
                     if followed.partition.log is log:
                         log.cut_synced(cut, error)
                     self._admit(followed)
@@ -258,8 +275,11 @@ class ReplicaFetcher:
             return self._search.ask(connection)
         return self._fetch(connection)
 
+    def _is_disk_awaited(self) -> bool:
+        return any(followed.ready_ms == math.inf for followed in self._waiting.values())
+
     def _revive(self) -> list[FollowedPartition]:
-        """Take back partitions whose pause is over; returns those whose offset has to be asked for."""
+        """Take back partitions whose pause is over; returns those that need a search for their offset."""
         out_of_range: list[FollowedPartition] = []
         now_ms = self._now_ms()
         for followed in list(self._waiting.values()):
@@ -270,17 +290,23 @@ class ReplicaFetcher:
         return out_of_range
 
     def _rest(self) -> Rest:
-        """Nothing can be fetched before something changes or a pause ends."""
+        """Rest until something changes or a pause ends."""
         return Rest(min((followed.ready_ms for followed in self._waiting.values()), default=math.inf))
 
     def _fetch(self, connection: Connection) -> Step:
-        settings, request = self._settings, self._request
+        config, request = self._config, self._request
+        max_wait_ms = config.replica_fetch_wait_max_ms
+        if self._waiting and self._is_disk_awaited():
+            if self._is_idle:
+                self._is_idle = False
+                return Rest(self._now_ms() + DISK_POLL_MS)
+            max_wait_ms = 0
         version_max = None if self._session.settle_naming() else LAST_VERSION_BY_NAME
         version = connection.version_for(fetch.FetchRequest, version_max)
-        request.max_wait_ms = settings.replica_fetch_wait_max_ms
-        request.min_bytes = settings.replica_fetch_min_bytes
-        request.max_bytes = settings.replica_fetch_response_max_bytes
-        # One request serves all fetches, and versions change: what another one has must not stay behind.
+        request.max_wait_ms = max_wait_ms
+        request.min_bytes = config.replica_fetch_min_bytes
+        request.max_bytes = config.replica_fetch_response_max_bytes
+        # One request object serves all versions: fields of another version must not stay behind.
         if version >= VERSION_WITH_REPLICA_STATE:
             request.replica_id = NO_REPLICA
             request.replica_state = fetch.ReplicaState(
@@ -292,7 +318,7 @@ class ReplicaFetcher:
         self._leave_out_throttled()
         if not len(self._session):
             return self._rest()
-        self._session.fill(request, settings.replica_fetch_max_bytes)
+        self._session.fill(request, config.replica_fetch_max_bytes)
         if version != self._send.version:
             self._send = self._send._replace(version=version)
         return self._send
@@ -302,7 +328,7 @@ class ReplicaFetcher:
             self._session.reset()
             return
         if answer.error_code:
-            raise error_for(answer.error_code, f"broker {self.source} refuses to be followed")
+            raise error_for(answer.error_code, f"broker {self.source} refuses the fetch")
         asked = [
             (followed, data)
             for topic in answer.responses
@@ -310,13 +336,14 @@ class ReplicaFetcher:
             if (followed := self._session.asked(topic, data.partition_index)) is not None
         ]
         self._session.answered(answer.session_id)
+        self._is_idle = not any(data.records for _, data in asked)
         for followed, data in asked:
             self._take(followed, data)
         if self._refused_first:
             self._report_refusals()
 
     def _leave_out_throttled(self) -> None:
-        """Partitions that have catching up to do wait while the quota is used up."""
+        """Leave out partitions that are catching up while the quota is used up."""
         if self._throttle.is_exceeded:
             for followed in self._followed.values():
                 if (
@@ -326,10 +353,10 @@ class ReplicaFetcher:
                 ):
                     self._pause(followed, THROTTLED_PAUSE_MS)
 
-    # -- what an answer does ------------------------------------------------------------------
+    # --- responses ---
 
     def _take(self, followed: FollowedPartition, data: fetch.PartitionData) -> None:
-        """Apply one partition of an answer; its failure is its own."""
+        """Apply one partition of a response; its failure stays its own."""
         with self._answerable_alone(followed):
             if data.error_code:
                 self._refused(followed, data.error_code)
@@ -342,23 +369,32 @@ class ReplicaFetcher:
 
     @contextmanager
     def _answerable_alone(self, followed: FollowedPartition) -> Iterator[None]:
-        """Whatever goes wrong inside is a matter of this partition."""
+        """Keep any error inside this partition."""
         try:
             yield
         except (CorruptMessage, OffsetOutOfRange) as error:
-            logger.warning("%s: an answer of broker %d: %s", followed.key, self.source, error)
+            logger.warning(
+                "partition %s: the fetch response of broker %d is unusable: %s",
+                followed.key,
+                self.source,
+                error,
+            )
             self._back_off(followed)
         except FencedLeaderEpoch:
-            self.unfollow(followed.key)  # the controller has spoken meanwhile
+            self.unfollow(followed.key)  # a newer LeaderAndIsr has arrived
         except KafkaStorageError as error:
             if followed.partition.log.log_directory.failure is None:
-                logger.warning("%s cannot be written now: %s", followed.key, error)
+                logger.warning(
+                    "partition %s: the follower cannot append and retries: %s", followed.key, error
+                )
                 self._back_off(followed)
             else:
-                logger.error("%s is followed no longer: %s", followed.key, error)
+                logger.error(
+                    "partition %s: fetching stops until the next LeaderAndIsr: %s", followed.key, error
+                )
                 self._set_aside(followed)
         except Exception:
-            logger.exception("%s is followed no longer", followed.key)
+            logger.exception("partition %s: fetching stops until the next LeaderAndIsr", followed.key)
             self._set_aside(followed)
 
     def _append(self, followed: FollowedPartition, data: fetch.PartitionData) -> None:
@@ -370,16 +406,16 @@ class ReplicaFetcher:
         if records:
             assert isinstance(records, memoryview)
             partition.append_as_follower(records, followed.leader_epoch)
+            partition.metrics.replication_bytes_in.value += len(records)
             if not self._throttle.is_unlimited and self._throttle.applies_to(partition):
                 self._throttle.record(len(records))
             self._session.want(followed)
         log.advance_high_watermark(min(data.high_watermark, log.log_end_offset))
         if log.log_start_offset < data.log_start_offset <= log.high_watermark:
-            log.maybe_increment_log_start_offset(data.log_start_offset, "the leader's has moved")
+            log.maybe_increment_log_start_offset(data.log_start_offset, "the leader's log start offset moved")
             self._session.want(followed)
         self._appended(partition)
-        if log.durable_end_offset < log.log_end_offset:
-            # To fetch from our end would be to say that we have everything before it for sure.
+        if not followed.is_durable:
             self._pause(followed, math.inf)
 
     def _refused(self, followed: FollowedPartition, error_code: int) -> None:
@@ -392,12 +428,18 @@ class ReplicaFetcher:
         self._back_off(followed)
 
     def _report_refusals(self) -> None:
-        """In one line for each error: a leader may not have heard yet of a thousand partitions."""
+        """Log refusals, one line per error: a leader may lack its LeaderAndIsr for a thousand partitions."""
         refused, self._refused_first = self._refused_first, {}
         for error_code, keys in refused.items():
             names = ", ".join(map(str, keys[:NAMED_MAX]))
             more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
-            logger.info("%s%s: broker %d says: %s", names, more, self.source, name_of(error_code))
+            logger.info(
+                "partitions %s%s: broker %d refuses the fetch with %s",
+                names,
+                more,
+                self.source,
+                name_of(error_code),
+            )
 
     def _begin_truncation(self) -> None:
         diverged, self._diverged = self._diverged, {}
@@ -406,8 +448,10 @@ class ReplicaFetcher:
         try:
             self._log_manager.lower_recovery_points(targets)
         except KafkaStorageError as error:
-            # Cutting a log says it once more, and what comes of it.
-            logger.warning("the recovery points of %d logs were not written: %s", len(targets), error)
+            # The truncation of each log writes it again, and reports its own failure.
+            logger.warning(
+                "writing the recovery points of %d logs failed before truncation: %s", len(targets), error
+            )
 
     def _truncate_some(self) -> None:
         some, self._to_cut = self._to_cut[:TRUNCATED_AT_ONCE], self._to_cut[TRUNCATED_AT_ONCE:]
@@ -419,7 +463,7 @@ class ReplicaFetcher:
                     self._cuts.append((followed, log, log.flush_state.unsynced_cut))
 
     def _is_waiting(self, followed: FollowedPartition) -> bool:
-        """The partition is still followed as it was when it was told to wait."""
+        """Whether the partition is still followed as it was when it began to wait."""
         is_followed = self._followed.get(followed.key) is followed
         return is_followed and followed.partition.leadership.leader_epoch == followed.leader_epoch
 
@@ -427,14 +471,19 @@ class ReplicaFetcher:
         log, target = followed.partition.log, _target_of(followed, leader)
         if target < log.high_watermark:
             logger.warning(
-                "%s is truncated to %d, below the high watermark %d", followed.key, target, log.high_watermark
+                "partition %s: truncating to offset %d, below the high watermark %d",
+                followed.key,
+                target,
+                log.high_watermark,
             )
         else:
-            logger.info("%s is truncated from %d to %d", followed.key, log.log_end_offset, target)
+            logger.info(
+                "partition %s: truncating from offset %d to %d", followed.key, log.log_end_offset, target
+            )
         self._log_manager.truncate_to({followed.key: target})
 
     def _take_offsets(self, answer: list_offsets.ListOffsetsResponse) -> Step | None:
-        """Where the leader's logs are; returns the next question, if there is one."""
+        """Apply the leader's start and end offsets; returns the next ListOffsets request, if any."""
         search, connection = self._search, self._connection
         assert search is not None
         assert connection is not None
@@ -458,19 +507,22 @@ class ReplicaFetcher:
         log = followed.partition.log
         if log.log_end_offset > end_offset:
             logger.warning(
-                "%s ends at %d, its leader at %d: truncating", followed.key, log.log_end_offset, end_offset
+                "partition %s: log end offset %d is beyond the leader's %d; truncating",
+                followed.key,
+                log.log_end_offset,
+                end_offset,
             )
             self._log_manager.truncate_to({followed.key: end_offset})
         elif log.log_end_offset < start_offset:
             logger.warning(
-                "%s ends at %d, before its leader starts: starting over at %d",
+                "partition %s: log end offset %d precedes the leader's log start; restarting at offset %d",
                 followed.key,
                 log.log_end_offset,
                 start_offset,
             )
             self._log_manager.truncate_fully_and_start_at(followed.key, start_offset)
         else:
-            # The leader's log covers our end after all: it has moved since, or refuses our epoch.
+            # The leader's log covers the local end after all: it has moved since, or refuses the local epoch.
             self._back_off(followed)
             return
         self._admit(followed)

@@ -1,12 +1,12 @@
-"""What a follower wants done next (`replica_fetcher`), by whoever drives it."""
+"""Steps that a replica fetcher asks its driver to take."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from barnabas.core.ids import BrokerId
-from barnabas.protocol.schema import Message
-from barnabas.storage.log.flush_state import CutWork
+from barnabas.protocol.schema.message import Message
+from barnabas.storage.log.parts.flush_state import CutWork
 
 
 class Connect(NamedTuple):
@@ -16,7 +16,7 @@ class Connect(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send the request, and bring its answer."""
+    """Send the request, and return its response to the fetcher."""
 
     request: Message
     response_class: type[Any]
@@ -24,17 +24,17 @@ class Send(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Make these cuts of logs last."""
+    """Sync truncated logs to disk."""
 
     cuts: tuple[CutWork | None, ...]
 
     def run(self) -> list[OSError | None]:
-        """Off the loop: what became of each."""
+        """Sync off the loop; the outcome of each truncation."""
         return [_outcome(cut) for cut in self.cuts]
 
 
 class Rest(NamedTuple):
-    """Wait."""
+    """Wait until a time or a change."""
 
     until_ms: float
     """`math.inf`: until something changes."""

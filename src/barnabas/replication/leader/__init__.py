@@ -1,1 +1,1 @@
-"""What a leader knows of its readers: followers and the ISR, fetch sessions, and requests that wait."""
+"""Leader side of replication: fetch sessions, the ISR, and requests that wait for replicas."""

@@ -1,27 +1,27 @@
-"""A DeleteRecords request that waits until every replica has moved the start of its log."""
+"""DeleteRecords request that waits until every replica has moved its log start offset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from barnabas.core.errors import NONE, NotLeaderOrFollower, RequestTimedOut
+from barnabas.core.ids import NO_OFFSET
 from barnabas.purgatory.purgatory import DelayedOperation
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 
 
 class PendingDeletion:
-    """One partition of the request; `answer` is the part of the response that it fills in."""
+    """One partition of the request, and its outcome once the request is complete."""
 
-    __slots__ = ("answer", "is_done", "partition", "start_offset")
+    __slots__ = ("error_code", "is_done", "low_watermark", "partition", "start_offset")
 
-    def __init__(self, partition: Partition, start_offset: int, answer: Any) -> None:
+    def __init__(self, partition: Partition, start_offset: int) -> None:
         self.partition = partition
         self.start_offset = start_offset
-        self.answer = answer
         self.is_done = False
-        # The answer in case that time runs out first.
-        answer.error_code = RequestTimedOut.code
+        self.error_code = RequestTimedOut.code
+        """NONE once every replica has moved; REQUEST_TIMED_OUT if the timeout comes first."""
+        self.low_watermark = NO_OFFSET
 
 
 class DelayedDeleteRecords(DelayedOperation):
@@ -42,11 +42,11 @@ class DelayedDeleteRecords(DelayedOperation):
             low_watermark = deletion.partition.low_watermark
             leadership = deletion.partition.leadership
             if not leadership.is_leader or not leadership.has_lease:
-                deletion.answer.error_code = NotLeaderOrFollower.code
+                deletion.error_code = NotLeaderOrFollower.code
                 deletion.is_done = True
             elif low_watermark >= deletion.start_offset:
-                deletion.answer.error_code = NONE
-                deletion.answer.low_watermark = low_watermark
+                deletion.error_code = NONE
+                deletion.low_watermark = low_watermark
                 deletion.is_done = True
             else:
                 waiting = True

@@ -1,14 +1,14 @@
-"""A fetch that waits until there is enough to read.
+"""Fetch request that waits until there is enough to read.
 
-It is finished when
+It is complete when
 
 - A. a partition of it is no longer led here, or its epoch changed;
 - B. a partition of it is gone;
-- C. the reader's offset is no longer at the tail (a segment rolled under it, the log was
-  truncated, or its records were deleted): what can be read now will not grow;
-- D. the bytes that can be read reach `min_bytes`;
+- C. the fetch offset is no longer at the tail (a segment rolled under it, the log was truncated, or its
+  records were deleted): the readable bytes will not grow;
+- D. the readable bytes reach `min_bytes`;
 
-or when the reader's patience ends. Then everything is read once more, and that is the answer.
+or when `max.wait.ms` is over. Then everything is read once more, and that is the response.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 from barnabas.core.errors import KafkaError
 from barnabas.purgatory.purgatory import DelayedOperation
-from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.leader.fetch_session import FetchSession
 from barnabas.replication.leader.partition_reading import readable_end
 from barnabas.replication.leader.replica_reader import ReplicaReader
+from barnabas.replication.partition.fetching import FetchParams, PartitionFetch, PartitionRead
 
 FETCHES_WORTH_AN_INDEX = 8
 
@@ -43,7 +43,7 @@ class DelayedFetch(DelayedOperation):
         self._respond = respond
 
     def check(self, key: Hashable) -> bool:
-        """A reader of many partitions that waits for one byte looks only at the one that changed."""
+        """Check only the changed partition of a reader that waits for one byte."""
         if self._params.min_bytes > 1 or len(self._fetches) < FETCHES_WORTH_AN_INDEX:
             return self.try_complete()
         if self._by_key is None:
@@ -58,8 +58,8 @@ class DelayedFetch(DelayedOperation):
 
 
 class DelayedFollowerFetch(DelayedOperation):
-    """The same for a session of a follower; its key is the session. What was there when it began to wait
-    has been read, so one that waits for any byte looks only at what was marked since."""
+    """Fetch of a follower's session that waits; its key is the session. Everything present at the start of
+    the wait has been read. So a fetch that waits for any byte looks only at partitions marked since."""
 
     __slots__ = ("_params", "_reader", "_respond", "_session")
 
@@ -91,7 +91,7 @@ class DelayedFollowerFetch(DelayedOperation):
 
 
 def is_over(reader: ReplicaReader, params: FetchParams, fetches: Sequence[PartitionFetch]) -> bool:
-    """Whether a fetch of these partitions need not wait any longer."""
+    """Whether a fetch of these partitions has nothing left to wait for."""
     readable_bytes = 0
     for fetch in fetches:
         try:

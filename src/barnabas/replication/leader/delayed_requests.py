@@ -1,7 +1,7 @@
-"""Requests that wait for partitions: for safety, for bytes, or for deletion everywhere.
+"""Purgatories of a broker: produce, fetch and DeleteRecords requests that wait for partitions.
 
-Three purgatories, watched by partition. The events that can end the waiting (an append, a rising high
-watermark, a moved log start, a lost leadership) are reported here by key.
+The three purgatories are watched by partition. Events that can end a wait are reported here by key: an
+append, a higher high watermark, a moved log start, a lost leadership.
 """
 
 from __future__ import annotations
@@ -10,44 +10,44 @@ from collections.abc import Callable
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.purgatory.purgatory import Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.leader.delayed_produce import DelayedProduce
 from barnabas.replication.leader.fetch_session import PartitionSubscriptions
-from barnabas.replication.replica_table import ReplicaTable
+from barnabas.replication.partition.replica_table import ReplicaTable
 
 Defer = Callable[[Callable[[], None]], object]
 
 
 class DelayedRequests:
     def __init__(
-        self, table: ReplicaTable, timer: Timer, metrics: Metrics, settings: BrokerConfig, defer: Defer
+        self, table: ReplicaTable, timer: Timer, metrics: Metrics, config: BrokerConfig, defer: Defer
     ) -> None:
-        """`defer` runs something when the present turn of the loop is over."""
+        """`defer` runs a function at the end of the current turn of the loop."""
         self._table = table
         self._defer = defer
         self._to_wake: dict[TopicPartition, None] = {}
         self.produces = Purgatory(
-            "Produce", timer, settings.producer_purgatory_purge_interval_requests, metrics
+            "Produce", timer, metrics, config.producer_purgatory_purge_interval_requests
         )
-        self.fetches = Purgatory("Fetch", timer, settings.fetch_purgatory_purge_interval_requests, metrics)
+        self.fetches = Purgatory("Fetch", timer, metrics, config.fetch_purgatory_purge_interval_requests)
         self.deletions = Purgatory(
-            "DeleteRecords", timer, settings.delete_records_purgatory_purge_interval_requests, metrics
+            "DeleteRecords", timer, metrics, config.delete_records_purgatory_purge_interval_requests
         )
         self.subscriptions = PartitionSubscriptions()
 
     def wake(self, key: TopicPartition) -> None:
-        """Records were appended: readers that wait for them may go on, and so may producers
-        whose earlier records are below the high watermark now."""
+        """Complete fetches that wait for appended records, and produces whose records are below the high
+        watermark now."""
         self.complete_fetches(key)
         partition = self._table.find(key)
         if partition is None or partition.has_new_high_watermark:
             self._complete_produces(key)
 
     def wake_soon(self, key: TopicPartition) -> None:
-        """The same when the turn of the loop is over: what other requests append meanwhile is read
-        together with this."""
+        """`wake` at the end of the turn of the loop: records that other requests append meanwhile are read
+        together with these."""
         if not self._to_wake:
             self._to_wake[key] = None
             self._defer(self._wake_all)
@@ -60,21 +60,21 @@ class DelayedRequests:
             self.wake(key)
 
     def complete_fetches(self, key: TopicPartition) -> None:
-        """Records came, or something else that all readers want to hear."""
+        """Complete fetches after new records, or after another change that every reader needs."""
         fetches = self.fetches
         for session in self.subscriptions.mark_changed(key):
             fetches.check_and_complete(session)
         fetches.check_and_complete(key)
 
     def complete_committed(self, key: TopicPartition) -> None:
-        """A watermark moved: who waits for that may go on. Followers wait for records."""
+        """Complete the requests that wait for a watermark. Followers wait for records instead."""
         self._complete_produces(key)
         self.subscriptions.mark_for_next_answer(key)
         self.fetches.check_and_complete(key)
         self.deletions.check_and_complete(key)
 
     def complete_all(self, key: TopicPartition) -> None:
-        """The leader, the ISR or the disk changed: whoever waits for the partition looks again."""
+        """Check every request of the partition: its leader, its ISR or its disk changed."""
         self._complete_produces(key)
         self.complete_fetches(key)
         self.deletions.check_and_complete(key)
@@ -86,8 +86,9 @@ class DelayedRequests:
         self.produces.check_and_complete(key)
 
     def answer_waiting(self) -> None:
-        """No more requests are read: fetches get what there is, and what followers would have to
-        fetch is not acknowledged any more. Who waits for our own disk may go on waiting."""
+        """Answer waiting requests at shutdown, when no more requests are read. Fetches get the records there
+        are; produces that wait for followers are not acknowledged. Requests that wait for the local disk go
+        on waiting."""
         self.fetches.complete_all()
         self.produces.complete_all(lambda each: isinstance(each, DelayedProduce) and each.waits_for_followers)
         self.deletions.complete_all()

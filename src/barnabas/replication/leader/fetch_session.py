@@ -1,19 +1,22 @@
-"""An incremental fetch session (KIP-227): what one reader reads, and what may have changed of it.
+"""Incremental fetch session (KIP-227): the partitions of one reader, and which of them may have changed.
 
-A follower of two thousand partitions fetches all the time, and of most of them there is nothing to
-say. To look at each for every fetch would cost the leader more than the records do. So a session of a
-follower subscribes to its partitions and keeps a set of those that may have changed; whatever happens to a
-partition (an append, a moved watermark, another epoch) puts it there, and it leaves when a look at it finds
-that the follower has everything and knows everything. A look at a partition that has not changed is harmless,
-a missing mark is not; therefore a session is also looked through as a whole from time to time.
+A follower of two thousand partitions fetches all the time, and most of them have not changed. Looking at each
+for every fetch would cost the leader more than the records do. So a follower's session subscribes to its
+partitions and keeps a set of those that may have changed. Every event of a partition (an append, a moved
+watermark, another epoch) puts it there. It leaves when a look at it finds that the follower is up to date. A
+look at an unchanged partition is harmless, a missing mark is not. Therefore each session is also looked
+through as a whole from time to time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
 
+from barnabas.core.bounds.kept_memory import Reservation
 from barnabas.core.ids import NO_OFFSET, TopicPartition, Uuid
-from barnabas.replication.fetching import NO_REPLICA, PartitionFetch, PartitionRead
+from barnabas.replication.partition.fetching import NO_REPLICA, PartitionFetch, PartitionRead
+from barnabas.security.identity.principal import KafkaPrincipal
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -23,8 +26,18 @@ EPOCH_MAX = 2**31 - 1
 SessionKey = tuple[Uuid | str, int]
 
 
+class SessionOwner(Protocol):
+    """Connection of a reader."""
+
+    connection_id: str
+
+    @property
+    def principal(self) -> KafkaPrincipal: ...
+    def when_closed(self, action: Callable[[], None]) -> None: ...
+
+
 class FetchSession:
-    """What one reader reads, in the order in which it is to be served."""
+    """Partitions of one reader, in the order in which they are served."""
 
     __slots__ = (
         "changed",
@@ -32,7 +45,9 @@ class FetchSession:
         "id",
         "last_used_ms",
         "newly_changed",
+        "owner",
         "partitions",
+        "reservation",
         "subscriptions",
         "swept_ms",
         "uses_topic_ids",
@@ -46,32 +61,38 @@ class FetchSession:
         *,
         uses_topic_ids: bool,
         subscriptions: PartitionSubscriptions | None = None,
+        owner: SessionOwner | None = None,
+        reservation: Reservation | None = None,
     ) -> None:
-        """With `subscriptions` it is a follower's, and hears of partitions that may have changed."""
+        """With `subscriptions` it is a follower's session, and is notified of partitions that may have
+        changed."""
         self.id = session_id
+        self.owner = owner
+        """The connection that opened the session; no other may use it."""
+        self.reservation = reservation
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: dict[SessionKey, PartitionFetch] = {fetch.session_key: fetch for fetch in partitions}
         self.last_used_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
         self.subscriptions = subscriptions
         self.swept_ms = now_ms
-        """Of a follower's: when all partitions were last looked at."""
+        """Follower's session: when all partitions were last looked at."""
         self.changed: dict[SessionKey, None] = {}
-        """Of a follower's: partitions that may have changed, in the order in which they are to be served."""
+        """Follower's session: partitions that may have changed, in the order in which they are served."""
         self.newly_changed: dict[SessionKey, None] = {}
-        """Those of them that were marked since the last look."""
+        """Partitions of `changed` that were marked since the last look."""
         if subscriptions is not None:
             self.changed = dict.fromkeys(self.partitions)
             for key, fetch in self.partitions.items():
                 subscriptions.subscribe(self, fetch.topic_partition, key)
 
     def changed_partitions(self) -> list[PartitionFetch]:
-        """Of a follower's: what may have changed."""
+        """Follower's session: partitions that may have changed."""
         partitions = self.partitions
         return [partitions[key] for key in self.changed]
 
     def newly_changed_partitions(self) -> list[PartitionFetch]:
-        """Of a follower's: what was marked since the last look."""
+        """Follower's session: partitions marked since the last look."""
         keys, self.newly_changed = self.newly_changed, {}
         partitions = self.partitions
         return [partitions[key] for key in keys if key in partitions]
@@ -80,6 +101,8 @@ class FetchSession:
         self.changed |= dict.fromkeys(self.partitions)
 
     def close(self) -> None:
+        if self.reservation is not None:
+            self.reservation.release()
         if self.subscriptions is not None:
             for key, fetch in self.partitions.items():
                 self.subscriptions.unsubscribe(self, fetch.topic_partition, key)
@@ -108,8 +131,8 @@ class FetchSession:
     def to_mention(
         self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
     ) -> list[tuple[PartitionFetch, PartitionRead]]:
-        """The partitions worth mentioning. Those with data go to the end of the line, so that a
-        busy partition cannot keep the others waiting."""
+        """Partitions worth mentioning in the response. Those with records go to the end of the order, so that
+        a busy partition cannot keep the others waiting."""
         worth: list[tuple[PartitionFetch, PartitionRead]] = []
         for fetch, read in zip(fetches, reads, strict=True):
             if _is_new_to(fetch, read):
@@ -126,7 +149,7 @@ class FetchSession:
 
 
 class PartitionSubscriptions:
-    """Which sessions of followers read a partition: whatever happens to it is marked in all of them."""
+    """Followers' sessions by partition; every event of a partition is marked in all of them."""
 
     __slots__ = ("_readers",)
 
@@ -134,14 +157,15 @@ class PartitionSubscriptions:
         self._readers: dict[TopicPartition, dict[FetchSession, SessionKey]] = {}
 
     def __len__(self) -> int:
-        """How many partitions are read by anybody."""
+        """Number of partitions that any session reads."""
         return len(self._readers)
 
     def subscribe(self, session: FetchSession, key: TopicPartition, session_key: SessionKey) -> None:
         self._readers.setdefault(key, {})[session] = session_key
 
     def unsubscribe(self, session: FetchSession, key: TopicPartition, session_key: SessionKey) -> None:
-        """A topic made anew under its old name is another partition of the session, and stays."""
+        """Unsubscribe one session key. A topic recreated under the same name has another key in the session,
+        which stays."""
         readers = self._readers.get(key)
         if readers is not None and readers.get(session) == session_key:
             del readers[session]
@@ -149,14 +173,14 @@ class PartitionSubscriptions:
                 del self._readers[key]
 
     def mark_for_next_answer(self, key: TopicPartition) -> None:
-        """The sessions shall hear of something in their next answer, and do not wait for it."""
+        """Mention the partition in the next response of its sessions, without completing a waiting fetch."""
         readers = self._readers.get(key)
         if readers is not None:
             for session, session_key in readers.items():
                 session.changed[session_key] = None
 
     def mark_changed(self, key: TopicPartition) -> Collection[FetchSession]:
-        """The partition may have changed: returns the sessions that have to look at it."""
+        """Mark the partition in its sessions; returns the sessions that have to look at it."""
         readers = self._readers.get(key)
         if readers is None:
             return ()
@@ -183,7 +207,7 @@ def _is_new_to(fetch: PartitionFetch, read: PartitionRead) -> bool:
         fetch.sent_log_start_offset = read.log_start_offset
         is_new = True
     if read.error_code:
-        # An error must be repeated until the reader reacts; so must the first answer after it.
+        # An error must be repeated until the reader reacts; so must the first response after it.
         fetch.sent_high_watermark = NO_OFFSET
         is_new = True
     return is_new

@@ -1,8 +1,7 @@
-"""Reading from a partition, as its leader or, for consumers, as its follower.
+"""Reads from one partition, on its leader or, for consumers, on a follower.
 
-What a reader gets is one region of one segment file, and how far it may go depends on who it is: a
-follower to the end of the log, a consumer to the high watermark, one that reads only what is
-committed to the last stable offset.
+A read returns one region of one segment file. A follower reads to the log end offset, a consumer to the high
+watermark, and a read_committed consumer to the last stable offset.
 """
 
 from __future__ import annotations
@@ -10,22 +9,22 @@ from __future__ import annotations
 from barnabas.core.errors import InconsistentTopicId, OffsetOutOfRange
 from barnabas.core.ids import NO_EPOCH, ZERO_UUID
 from barnabas.core.regions import FileRegion
-from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
+from barnabas.replication.partition.partition import Partition
 from barnabas.storage.log.aborted_transactions import aborted_transactions, upper_bound_offset
 from barnabas.storage.log.log import Log
 
 
 def readable_end(log: Log, params: FetchParams) -> int:
-    """Where a reader of this kind has to stop."""
+    """Offset where a reader of this kind has to stop."""
     if params.is_from_follower:
         return log.log_end_offset
     return log.last_stable_offset if params.read_committed else log.high_watermark
 
 
 def check_fetch(partition: Partition, fetch: PartitionFetch, params: FetchParams) -> PartitionRead | None:
-    """Refuse a reader that believes in another leader, epoch or topic. One whose history is not ours is
-    told where they part (KIP-595), and that is its answer."""
+    """Refuse a reader that believes in another leader, epoch or topic. A reader with a diverging history gets
+    the offset of the divergence as its result (KIP-595)."""
     leadership = partition.leadership
     epoch = fetch.current_leader_epoch
     if not leadership.is_leader or (epoch != NO_EPOCH and epoch != leadership.leader_epoch):  # noqa: PLR1714
@@ -36,9 +35,7 @@ def check_fetch(partition: Partition, fetch: PartitionFetch, params: FetchParams
         return None
     epoch, end_offset = partition.end_offset_for_epoch(fetch.last_fetched_epoch)
     if epoch == NO_EPOCH or end_offset < 0:
-        raise OffsetOutOfRange(
-            f"{partition.topic_partition} knows nothing of epoch {fetch.last_fetched_epoch}"
-        )
+        raise OffsetOutOfRange(f"{partition.topic_partition} has no leader epoch {fetch.last_fetched_epoch}")
     if epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset:
         return _offsets(partition.log, diverging_epoch=(epoch, end_offset))
     return None
@@ -47,7 +44,7 @@ def check_fetch(partition: Partition, fetch: PartitionFetch, params: FetchParams
 def read_records(
     partition: Partition, fetch: PartitionFetch, params: FetchParams, max_bytes: int, *, min_one_batch: bool
 ) -> PartitionRead:
-    """One region of one segment, or nothing when the reader has caught up."""
+    """One region of one segment; empty when the reader has caught up."""
     log = partition.log
     offset = fetch.fetch_offset
     result = PartitionRead(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
@@ -68,7 +65,7 @@ def read_records(
 def redirect(
     partition: Partition, fetch: PartitionFetch, params: FetchParams, preferred: int
 ) -> PartitionRead:
-    """No records, but the replica that the consumer had better read from."""
+    """Result without records, naming the replica that the consumer should read from."""
     partition.leadership.check_readable(params, fetch.current_leader_epoch)
     return _offsets(partition.log, preferred_read_replica=preferred)
 

@@ -1,15 +1,15 @@
-"""Reading from many partitions at once, for consumers and for followers.
+"""Reads from many partitions at once, for consumers and for followers.
 
-A follower's fetch is also its report on how far it is: before it is answered, it may move the high
-watermark, which answers producers that wait, and change the ISR, which is written to the store.
+A follower's fetch also reports its position. Before the response, it may move the high watermark, which
+completes waiting produces. It may also change the ISR, which is written to the store.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
@@ -20,21 +20,22 @@ from barnabas.core.errors import (
     UnknownTopicId,
 )
 from barnabas.core.ids import BrokerId
-from barnabas.replication.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
+from barnabas.core.steps import Sliced
 from barnabas.replication.leader.delayed_requests import DelayedRequests
 from barnabas.replication.leader.fetch_session import FetchSession
-from barnabas.replication.leader.isr import IsrKeeper
+from barnabas.replication.leader.isr_changes import IsrKeeper
 from barnabas.replication.leader.partition_reading import check_fetch, read_records, redirect
 from barnabas.replication.leader.replica_selector import ReplicaSelector
-from barnabas.replication.partition import Partition
-from barnabas.replication.replica_table import ReplicaTable
-from barnabas.replication.throttle import ReplicationThrottle
+from barnabas.replication.partition.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
+from barnabas.replication.partition.partition import Partition
+from barnabas.replication.partition.replica_table import ReplicaTable
+from barnabas.replication.partition.throttle import ReplicationThrottle
 
 logger = logging.getLogger(__name__)
 
 SWEEP_MS = 1_000.0
-"""How often all partitions of a follower's session are looked at: retention moves the start of a log and
-tells nobody, and a follower that has everything is noted as caught up then."""
+"""Interval between looks at all partitions of a follower's session. Retention moves a log's start without a
+mark, and a follower that has everything is noted as caught up then."""
 
 
 class ReplicaReader:
@@ -45,18 +46,18 @@ class ReplicaReader:
         delayed: DelayedRequests,
         isr: IsrKeeper,
         clock: Clock,
-        settings: BrokerConfig,
+        config: BrokerConfig,
         metadata: MetadataCache | None,
     ) -> None:
         self.table = table
         self._delayed = delayed
         self._isr = isr
         self._now_ms = clock.monotonic_ms
-        self._settings = settings
-        self._selector = ReplicaSelector(broker_id, settings, metadata)
+        self._config = config
+        self._selector = ReplicaSelector(broker_id, config, metadata)
         self.throttle = ReplicationThrottle(
             clock,
-            lambda: settings.leader_replication_throttled_rate,
+            lambda: config.leader_replication_throttled_rate,
             lambda partition: partition.log.config.leader_replication_throttled_replicas,
         )
 
@@ -67,10 +68,10 @@ class ReplicaReader:
         *,
         is_first_try: bool = True,
     ) -> list[PartitionRead]:
-        """What can be read now, within `max_bytes` over all partitions together.
+        """Read what is there now, within `max_bytes` over all partitions together.
 
-        The first partition that has anything gives at least one whole batch, however large, or
-        a reader with small limits would never get past a large batch.
+        The first partition with records gives at least one whole batch, however large. Otherwise a reader
+        with small limits would never get past a large batch.
         """
         reads: list[PartitionRead] = []
         left_bytes = params.max_bytes
@@ -91,8 +92,12 @@ class ReplicaReader:
 
     def read_in_slices(
         self, params: FetchParams, fetches: Sequence[PartitionFetch]
-    ) -> Generator[None, None, list[PartitionRead]]:
-        """The same for a consumer of very many partitions, with a stop after each."""
+    ) -> Sliced[list[PartitionRead]]:
+        """`read` for a consumer of very many partitions, with a stop after each.
+
+        Two loops, not one: as a generator that is run to its end, `read` costs a small fetch about 15 % more
+        user CPU (`bench/request_path.py`, 26 to 30 us at depth 32).
+        """
         reads: list[PartitionRead] = []
         left_bytes = params.max_bytes
         for fetch in fetches:
@@ -118,6 +123,8 @@ class ReplicaReader:
             return PartitionRead(UnknownTopicId.code)
         try:
             partition = self.table.partition(*fetch.topic_partition)
+            if is_first_try:
+                partition.metrics.total_fetch.value += 1
             if params.rack_id and not params.is_from_follower:
                 preferred = self._selector.choose(partition, params.rack_id, fetch.fetch_offset)
                 if preferred != NO_REPLICA:
@@ -134,16 +141,16 @@ class ReplicaReader:
         except KafkaError as error:
             failure = error
         except Exception as error:
-            logger.exception("reading %s failed", fetch.topic_partition)
+            logger.exception("partition %s: reading failed", fetch.topic_partition)
             failure = UnknownServerError(str(error))
         self.table.count_failed_fetch(fetch.topic_partition.topic)
         return PartitionRead(failure.code)
 
-    # Followers
+    # --- followers ---
 
     def due(self, params: FetchParams, session: FetchSession) -> list[PartitionFetch]:
-        """The partitions of which the follower does not have everything or does not know everything;
-        the others need no further look until something happens to them."""
+        """Partitions of which the follower is not up to date; the others need no further look until an event
+        marks them."""
         fetches: list[PartitionFetch] = []
         partitions, changed = session.partitions, session.changed
         session.newly_changed.clear()
@@ -156,14 +163,14 @@ class ReplicaReader:
         return fetches
 
     def sweep(self, session: FetchSession) -> None:
-        """Look at all partitions of a follower's session in this fetch, if that was long ago."""
+        """Mark all partitions of a follower's session for this fetch, if the last sweep was long ago."""
         now_ms = self._now_ms()
-        if now_ms - session.swept_ms >= min(SWEEP_MS, self._settings.replica_lag_time_max_ms / 4):
+        if now_ms - session.swept_ms >= min(SWEEP_MS, self._config.replica_lag_time_max_ms / 4):
             session.swept_ms = now_ms
             session.mark_all()
 
     def _is_still_caught_up(self, fetch: PartitionFetch, params: FetchParams) -> bool:
-        """A follower asks again for what is not there yet, and knows the rest."""
+        """Whether the follower fetches again from the end of the log and has its current offsets."""
         partition = self.table.partitions.get(fetch.topic_partition)
         if partition is None:
             return False
@@ -205,7 +212,7 @@ class ReplicaReader:
                 partition, broker_id, fetch.fetch_offset, fetch.log_start_offset, params.broker_epoch
             )
         elif broker_id not in partition.followers:
-            raise NotLeaderOrFollower(f"broker {broker_id} follows nobody in {partition.topic_partition}")
+            raise NotLeaderOrFollower(f"broker {broker_id} is not a follower of {partition.topic_partition}")
 
     def update_follower(
         self,
@@ -215,7 +222,7 @@ class ReplicaReader:
         start_offset: int,
         broker_epoch: int,
     ) -> None:
-        """A follower fetches from `fetch_offset`: producers that waited for it are answered."""
+        """Note that a follower fetches from `fetch_offset`, and complete the produces that waited for it."""
         update = partition.update_follower(broker_id, fetch_offset, start_offset, broker_epoch)
         if update.proposed_isr is not None:
             self._isr.write(partition, update.proposed_isr)
@@ -231,7 +238,7 @@ class ReplicaReader:
         *,
         min_one_batch: bool,
     ) -> PartitionRead:
-        """A follower that catches up over its quota is told the offsets, and gets no records."""
+        """A follower that catches up beyond its quota gets the offsets without records."""
         throttle = self.throttle
         if self.is_held(partition, params):
             return read_records(partition, fetch, params, 0, min_one_batch=False)
@@ -241,7 +248,7 @@ class ReplicaReader:
         return read
 
     def is_held(self, partition: Partition, params: FetchParams) -> bool:
-        """Whether the reader is a follower that has to wait until the quota allows more."""
+        """Whether the reader is a follower that has to wait for its quota."""
         throttle = self.throttle
         return (
             params.is_from_follower

@@ -1,26 +1,26 @@
-"""Which replica a consumer should read from (KIP-392).
+"""Preferred read replica of a consumer (KIP-392).
 
-With `replica.selector.class` set to Kafka's RackAwareReplicaSelector, a consumer that names its
-rack is sent to a replica there: the leader if it is in that rack, else the follower whose log is
-longest. Only followers in sync that have the consumer's offset come into question. Without a replica in
-its rack, or without the setting, it reads from the leader.
+With `replica.selector.class` set to Kafka's RackAwareReplicaSelector, a consumer that names its rack is sent
+to a replica there. That is the leader if it is in the rack, else the follower with the longest log. Only
+in-sync followers that have the consumer's offset qualify. Without a replica in its rack, or without the
+setting, the consumer reads from the leader.
 """
 
 from __future__ import annotations
 
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.ids import BrokerId
-from barnabas.replication.fetching import NO_REPLICA
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.fetching import NO_REPLICA
+from barnabas.replication.partition.partition import Partition
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicaSelector:
-    def __init__(self, broker_id: BrokerId, settings: BrokerConfig, metadata: MetadataCache | None) -> None:
+    def __init__(self, broker_id: BrokerId, config: BrokerConfig, metadata: MetadataCache | None) -> None:
         self._broker_id = broker_id
-        self._settings = settings
+        self._config = config
         self._metadata = metadata
 
     def choose(self, partition: Partition, rack_id: str, fetch_offset: int) -> int:
@@ -28,7 +28,7 @@ class ReplicaSelector:
         metadata = self._metadata
         if (
             metadata is None
-            or self._settings.replica_selector_class != RACK_AWARE_SELECTOR
+            or self._config.replica_selector_class != RACK_AWARE_SELECTOR
             or not partition.leadership.is_leader
         ):
             return NO_REPLICA

@@ -1,4 +1,4 @@
-"""The nouns of a fetch: what is asked of a partition, and what was read from it."""
+"""Parameters and results of a fetch: `FetchParams`, `PartitionFetch`, `PartitionRead`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NO_REPLICA: Final = -1
 
 
 class PartitionFetch:
-    """What a reader wants of one partition; a fetch session keeps these between requests. The name
-    of the topic is empty while the reader's topic id is not known here.
+    """Fetch of one partition; a fetch session keeps these between requests. The topic name is empty while the
+    reader's topic id is unknown here.
 
-    `sent_high_watermark` and `sent_log_start_offset` remember the last answer: an incremental
-    response leaves out partitions of which there is nothing new to say.
+    `sent_high_watermark` and `sent_log_start_offset` remember the last response. An incremental response
+    leaves out partitions without news.
     """
 
     __slots__ = (
@@ -57,13 +57,13 @@ class PartitionFetch:
 
     @property
     def session_key(self) -> tuple[Uuid | str, int]:
-        """A session knows topics by id where the reader speaks ids, by name otherwise."""
+        """Key in a session: the topic id if the reader uses ids, the name otherwise."""
         topic, partition = self.topic_partition
         return (topic if self.topic_id == ZERO_UUID else self.topic_id), partition
 
 
 class PartitionRead:
-    """What came of it: an error code, or a region of one segment and the offsets around it."""
+    """Result of one fetched partition: an error code, or a region of one segment with its offsets."""
 
     __slots__ = (
         "aborted_transactions",
@@ -97,7 +97,7 @@ class PartitionRead:
 
 
 def is_enough(reads: list[PartitionRead], min_bytes: int) -> bool:
-    """Whether a reader has what it waits for, or something to hear that cannot wait."""
+    """Whether a fetch has its bytes, or a result that cannot wait."""
     total_bytes = 0
     for read in reads:
         if read.error_code or read.diverging_epoch is not None or read.preferred_read_replica != NO_REPLICA:
@@ -108,7 +108,7 @@ def is_enough(reads: list[PartitionRead], min_bytes: int) -> bool:
 
 
 class FetchParams:
-    """What holds for all partitions of one fetch."""
+    """Parameters of one fetch, common to all its partitions."""
 
     __slots__ = (
         "broker_epoch",
@@ -141,6 +141,6 @@ class FetchParams:
         self.max_bytes = max_bytes
         self.read_committed = read_committed
         self.broker_epoch = broker_epoch
-        """Of a follower: which of its lives this is."""
+        """Broker epoch of a follower."""
         self.rack_id = rack_id
         self.may_read_from_follower = may_read_from_follower and not self.is_from_follower

@@ -1,11 +1,10 @@
-"""Writes changes of the ISR to the store, and counts with them once they are there.
+"""ISR changes of a leader: written to the store, and in effect once they are there.
 
-A follower leaves when it has not been caught up for `replica.lag.time.max.ms`, and joins when it
-has everything that is committed: a `Partition` decides that. The store decides whether it counts: a change
-is conditional on the version of the partition's state that this leader knows, one change of a partition at a
-time, and it counts only once it is written; a leader that may have been replaced (`lease`) proposes none. If
-somebody else has written meanwhile (the controller, always), the change is dropped and the partition changes
-no more until the controller's word arrives.
+A `Partition` decides. A follower leaves when it has not been caught up for `replica.lag.time.max.ms`; it
+joins when it has everything that is committed. A change takes effect only once the store has it. It is
+conditional on the partition epoch that this leader knows, and each partition has one change in flight. A
+leader that may have been replaced (`lease`) proposes none. If the state has changed meanwhile (only the
+controller does that), the change is dropped. The ISR then stays as it is until the next LeaderAndIsr arrives.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-from barnabas.cluster.coordination import BadVersion, CoordinationError, NoNode
-from barnabas.cluster.isr_store import IneligibleReplica, Joining
-from barnabas.cluster.znodes import PartitionState
+from barnabas.cluster.coordination.contract import BadVersion, CoordinationError, NoNode
+from barnabas.cluster.stores.isr_store import IneligibleReplica, Joining
+from barnabas.cluster.znodes.layout import PartitionState
 from barnabas.core.ids import BrokerId, TopicPartition
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
-from barnabas.core.sweeping import sweeping
 from barnabas.replication.leader.delayed_requests import DelayedRequests
-from barnabas.replication.leadership import PendingIsr
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.leadership import PendingIsr
+from barnabas.replication.partition.partition import Partition
 
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""The pause before a change is tried again when the store did not answer, or did not know who was to join."""
+"""Pause before a retry, when the store did not answer, or did not know the joining follower."""
 
 REPORT_MS = 1_000
-"""Changes of so long a time are one line in the log: thousands come at once when a broker starts again."""
+"""Changes within this time share one log line: thousands come at once when a broker starts again."""
 
 
 class IsrStore(Protocol):
@@ -41,12 +40,14 @@ class IsrStore(Protocol):
         topic_partition: TopicPartition,
         state: PartitionState,
         joining: Joining | None,
+        withdrawn: PartitionState | None,
         written: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Replace the state on condition that it still has `state.state_version`; later exactly one of
-        `written` is called, with the new version, and `failed`: with BadVersion when it has another, NoNode
-        when the partition is gone, IneligibleReplica when who joins has been started again."""
+        """Replace the state on condition that it still has `state.state_version`. Later exactly one of
+        `written`, with the new version, and `failed` is called. BadVersion: the state has another version.
+        NoNode: the partition is gone. IneligibleReplica: the joining follower has restarted. A `withdrawn`
+        state that the store may hold, under the next version, is replaced too."""
         ...
 
 
@@ -58,20 +59,18 @@ class IsrKeeper:
         delayed: DelayedRequests,
         metrics: Metrics,
     ) -> None:
-        """Without a `store`, on a single node, no ISR changes."""
+        """Without a `store`, on a single node, the ISR never changes."""
         self._store = store
         self._scheduler = scheduler
         self._delayed = delayed
         self._is_closed = False
         self._unreported: list[str] = []
-        self.shrinks = metrics.counter("kafka_isr_shrinks_total", "Times that an ISR lost members.")
-        self.expands = metrics.counter("kafka_isr_expands_total", "Times that an ISR gained a member.")
-        self.failed = metrics.counter(
-            "kafka_failed_isr_updates_total", "Changes of an ISR that the store refused."
-        )
+        self.shrinks = metrics.counter("kafka_isr_shrinks_total", "ISR changes that removed followers.")
+        self.expands = metrics.counter("kafka_isr_expands_total", "ISR changes that added a follower.")
+        self.failed = metrics.counter("kafka_failed_isr_updates_total", "ISR changes that the store refused.")
 
     def shrink_all(self, partitions: Iterable[Partition]) -> None:
-        """Put out every follower that lags; called from time to time."""
+        """Remove lagging followers from every ISR; called periodically."""
         for partition in partitions:
             with sweeping("the ISR of", partition.topic_partition):
                 proposed = partition.maybe_shrink_isr()
@@ -79,7 +78,7 @@ class IsrKeeper:
                     self.write(partition, proposed)
 
     def write(self, partition: Partition, pending: PendingIsr) -> None:
-        """Write a change that was proposed, when this turn of the loop is over."""
+        """Write a proposed change at the end of this turn of the loop."""
         if len(pending.isr) < len(partition.leadership.isr):
             self.shrinks.value += 1
         else:
@@ -100,14 +99,15 @@ class IsrKeeper:
         if self._is_closed or leadership.pending_isr is not pending:
             return
         if not leadership.has_lease:
-            # A new session has to hear first whether this broker still leads.
+            # After a new session, the controller first has to confirm the leadership.
             self._try_later(RETRY_MS, partition, pending, may_be_written=may_be_written)
             return
         assert self._store is not None
         self._store.write(
             partition.topic_partition,
-            _state_of(partition, pending),
+            _state_of(partition, pending, pending.isr),
             pending.joining,
+            None if pending.withdrawn is None else _state_of(partition, pending, pending.withdrawn),
             partial(self._written, partition, pending),
             partial(self._failed, partition, pending, may_be_written),
         )
@@ -139,12 +139,12 @@ class IsrKeeper:
         key, leadership = partition.topic_partition, partition.leadership
         if isinstance(error, BadVersion | NoNode):
             logger.info(
-                "%s: the controller has changed the state since version %d; waiting for its word",
+                "partition %s: state changed after partition epoch %d; waiting for LeaderAndIsr",
                 key,
                 pending.partition_epoch,
             )
         elif isinstance(error, IneligibleReplica):
-            logger.warning("%s: nobody joins the ISR: %s", key, error)
+            logger.warning("partition %s: the follower does not join the ISR: %s", key, error)
             if leadership.pending_isr is pending:
                 if pending.joining is not None:
                     until_ms = partition.host.clock.monotonic_ms() + RETRY_MS
@@ -153,20 +153,23 @@ class IsrKeeper:
                 if undo is not None:
                     self._try_later(0, partition, undo, may_be_written=True)
         else:
-            # As long as the change is pending there is no other, so it is never given up.
+            # A pending change blocks every other, so it is retried without end.
             is_expected = isinstance(error, CoordinationError)
             logger.warning(
-                "the ISR of %s cannot be written: %r", key, error, exc_info=None if is_expected else error
+                "partition %s: writing the ISR failed and is retried: %r",
+                key,
+                error,
+                exc_info=None if is_expected else error,
             )
             self._try_later(RETRY_MS, partition, pending, may_be_written=True)
 
 
-def _state_of(partition: Partition, pending: PendingIsr) -> PartitionState:
+def _state_of(partition: Partition, pending: PendingIsr, isr: frozenset[BrokerId]) -> PartitionState:
     leadership = partition.leadership
     return PartitionState(
         leader=leadership.broker_id,
         leader_epoch=pending.leader_epoch,
-        isr=tuple(each for each in leadership.replicas if each in pending.isr),
+        isr=tuple(each for each in leadership.replicas if each in isr),
         controller_epoch=leadership.controller_epoch,
         state_version=pending.partition_epoch,
     )

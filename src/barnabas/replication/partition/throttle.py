@@ -1,8 +1,8 @@
-"""Replication quotas: catching up may be held to a number of bytes a second.
+"""Replication quotas: limit the bytes per second of followers that catch up.
 
 The rate is measured over a sliding window of whole seconds. Only partitions listed in the topic's
-`leader.replication.throttled.replicas` (or `follower.…`) count and are held, and only replicas
-that are not in sync: a quota that threw members out of the ISR would do harm.
+`leader.replication.throttled.replicas` (or `follower.…`) count and are held. Replicas in sync are never held:
+a quota that removed members from the ISR would do harm.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from barnabas.config.rows.words import LONG_MAX
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
-from barnabas.replication.partition import Partition
+from barnabas.core.integers import LONG_MAX
+from barnabas.replication.partition.partition import Partition
 
 SECOND_MS = 1_000
 SECONDS = 11
-"""How much of the past counts."""
+"""Length of the sliding window, in seconds."""
 
 EVERY_REPLICA = "*"
 UNTHROTTLED = LONG_MAX
 
 
 class ReplicationThrottle:
-    """`throttled_replicas` reads one of the two lists from a partition's topic configuration."""
+    """Quota of one direction. `throttled_replicas` reads its list from a partition's topic configuration."""
 
     def __init__(
         self,

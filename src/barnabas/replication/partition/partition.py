@@ -1,22 +1,21 @@
-"""A topic-partition as this broker sees it: its log, its leadership, its followers.
+"""Topic-partition on this broker: its log, its leadership, its followers.
 
-Who leads and who is in sync is its `leadership`; what its `followers` have, and what is therefore
-committed, is computed in `leader.followers`; here the two meet the log. Invariants: the high watermark
-never goes back within a leader epoch, and it never passes the end of the leader's own durable log.
+`leadership` holds the leader and the ISR. `partition.followers` computes the committed offset from the
+followers' positions. A `Partition` brings both together with the log. Invariants: the high watermark never
+goes back within a leader epoch, and never passes the end of the leader's own durable log.
 
-A member of the ISR has all that is committed. One that fetches from below the high watermark has lost it, as
-a machine does that lost power: it leaves at once, even if the controller did not notice that it was gone, so
-that it is not elected with what is left. Who joins and leaves is decided here; telling the store is
-`leader.isr`'s part.
+An ISR member has all that is committed. A follower that fetches from below the high watermark has lost
+records, as after a power failure. It leaves the ISR at once, even if the controller did not notice its
+absence, so that it is not elected with the rest. The partition decides about joining and leaving;
+`leader.isr_changes` writes it to the store.
 
-A follower copies batches as they are. Its high watermark is the leader's, as far as its own log
-goes; where to cut its log is decided by leader epochs alone (`follower.truncation`).
+A follower copies batches unchanged. Its high watermark is the leader's, as far as its own log goes. Leader
+epochs alone decide where its log is truncated (`follower.truncation`).
 
-What survives a crash: a process that dies loses nothing, its writes are with the kernel. A
-machine that loses power may lose what was not flushed. The controller takes a broker that comes
-back with a new registration out of the ISR, so it rejoins only after catching up; the exception
-is the last member of an ISR, which leads again with what its disk kept. Topics that must survive
-the loss of power of all in-sync replicas at once set `flush.messages`.
+A process that dies loses nothing: its writes are with the kernel. A machine that loses power may lose what
+was not flushed. The controller removes a broker with a new registration from the ISR, so it rejoins only
+after catching up. The last member of an ISR is the exception: it leads again with what its disk kept. Topics
+that must survive a power failure of all in-sync replicas at once set `flush.messages`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from barnabas.cluster.isr_store import Joining
+from barnabas.cluster.stores.isr_store import Joining
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
@@ -38,50 +37,49 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import ACKS_ALL, NO_EPOCH, NO_OFFSET, BrokerId, TopicPartition, Uuid
 from barnabas.records.batch import iterate_whole_batches
-from barnabas.replication.leader.followers import (
+from barnabas.replication.partition.followers import (
     Followers,
     followers_of,
     lagging_members,
     low_watermark,
     replicated_end_offset,
 )
-from barnabas.replication.leader.lease import LeadershipLease
-from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH, RemoteReplica
-from barnabas.replication.leadership import LeaderAndIsr, Leadership, PendingIsr
-from barnabas.replication.topic_metrics import TopicMetrics
-from barnabas.storage.log.append import AppendInfo
-from barnabas.storage.log.append_elsewhere import append_elsewhere
+from barnabas.replication.partition.leadership import LeaderAndIsr, Leadership, PendingIsr
+from barnabas.replication.partition.lease import LeadershipLease
+from barnabas.replication.partition.remote_replica import NO_BROKER_EPOCH, RemoteReplica
+from barnabas.replication.partition.topic_metrics import TopicMetrics
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.parts.append import AppendInfo, Outcome, Records
+from barnabas.storage.log.threaded_append import append_elsewhere
 from barnabas.storage.log.truncation import truncate_fully_and_start_at
-from barnabas.storage.log.write_elsewhere import Outcome
 from barnabas.storage.producers.append_checks import AppendOrigin
 
 logger = logging.getLogger(__name__)
 
 DELETE_TO_HIGH_WATERMARK = -1
-"""DeleteRecords with this offset means "everything that is committed"."""
+"""Offset in DeleteRecords that stands for the high watermark."""
 
 
 @dataclass(slots=True, frozen=True)
 class PartitionHost:
-    """What all partitions of a broker share."""
+    """Settings and services that all partitions of a broker share."""
 
     broker_id: BrokerId
     clock: Clock
-    settings: BrokerConfig
+    config: BrokerConfig
     lease: LeadershipLease | None
     is_live: Callable[[int], bool]
     keeps_isr: bool
-    """Whether there is a store that changes of the ISR can be written to."""
+    """Whether there is a store for ISR changes."""
 
 
 class FollowerUpdate(NamedTuple):
-    """What a follower's fetch changed, for those who have to act on it."""
+    """Changes caused by a follower's fetch, for the caller to act on."""
 
     has_advanced: bool
-    """A watermark moved: who waits for that may go on."""
+    """A watermark moved: requests that wait for it may complete."""
     proposed_isr: PendingIsr | None = None
-    """To be written to the store."""
+    """Change to write to the store."""
 
 
 NO_CHANGE = FollowerUpdate(has_advanced=False)
@@ -120,19 +118,19 @@ class Partition:
         self._checked_high_watermark = NO_OFFSET
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """The topic has got an id since the log was made."""
+        """Store the topic id, which the topic got after its log was made."""
         self.log.assign_topic_id(topic_id)
         self.topic_id = topic_id
 
     def replace_log(self, log: Log) -> None:
-        """The same log, in another directory."""
+        """Continue with the same log in another directory."""
         self.log = log
 
-    # Who leads
+    # --- leadership ---
 
     def become_leader(self, state: LeaderAndIsr) -> bool:
-        """Lead from here on; True if that is new."""
-        self.log.settle()  # what was appended under the former epoch belongs to it
+        """Become the leader; True if that is new."""
+        self.log.settle()  # what was appended under the previous epoch belongs to it
         log, leadership = self.log, self.leadership
         is_new_epoch = leadership.take(state)
         self.followers = followers_of(
@@ -146,13 +144,12 @@ class Partition:
         )
         if is_new_epoch:
             self.leader_epoch_start_offset = log.log_end_offset
-        # The log notes the epoch with its first append: an idle partition writes nothing at a start.
+        # The log notes the epoch with its first append: an idle partition writes nothing at startup.
         self.maybe_advance_high_watermark()
         return is_new_epoch
 
     def become_follower(self, state: LeaderAndIsr) -> bool:
-        """Follow another broker, or nobody while there is no leader; True if the leader or its
-        epoch is new."""
+        """Become a follower, or a replica without a leader; True if the leader or its epoch is new."""
         self.log.settle()
         is_new = self.leadership.take(state)
         self.followers = {}
@@ -165,7 +162,7 @@ class Partition:
 
     @property
     def effective_min_isr(self) -> int:
-        """A topic with fewer replicas than `min.insync.replicas` needs all that it has."""
+        """`min.insync.replicas`, or the number of replicas if that is smaller."""
         return min(self.log.config.min_insync_replicas, len(self.leadership.replicas))
 
     @property
@@ -175,14 +172,14 @@ class Partition:
 
     @property
     def is_behind_its_epoch(self) -> bool:
-        """A leader just elected does not know yet how much its predecessor had committed (KIP-207):
-        what it would tell as the end could be less than a consumer has seen."""
+        """Whether a new leader does not know yet how much its predecessor had committed (KIP-207). The end
+        offset it would report could be less than a consumer has seen."""
         return self.leadership.is_leader and self.log.high_watermark < self.leader_epoch_start_offset
 
-    # What is committed
+    # --- high watermark ---
 
     def maybe_advance_high_watermark(self) -> bool:
-        """Move the high watermark as far as the in-sync replicas allow; says whether it moved. Below
+        """Advance the high watermark as far as the in-sync replicas allow; True if it moved. Below
         `min.insync.replicas` nothing more is committed, as in Apache Kafka since 4.0."""
         log = self.log
         committed = log.durable_end_offset
@@ -198,7 +195,7 @@ class Partition:
                 self.leadership.maximal_isr,
                 log.log_end_offset,
                 host.clock.monotonic_ms(),
-                host.settings.replica_lag_time_max_ms,
+                host.config.replica_lag_time_max_ms,
                 host.is_live,
             )
             if committed <= log.high_watermark:
@@ -208,7 +205,8 @@ class Partition:
 
     @property
     def has_new_high_watermark(self) -> bool:
-        """Whether it has moved since producers were last looked at: below it none of them waits."""
+        """Whether the high watermark has moved since the produces were last checked: none of them waits below
+        it."""
         return self._checked_high_watermark != self.log.high_watermark
 
     def high_watermark_checked(self) -> None:
@@ -218,23 +216,23 @@ class Partition:
     def low_watermark(self) -> int:
         return low_watermark(self.followers, self.log.log_start_offset, self.host.is_live)
 
-    # Followers
+    # --- followers ---
 
     def update_follower(
         self, broker_id: BrokerId, fetch_offset: int, start_offset: int, broker_epoch: int = NO_BROKER_EPOCH
     ) -> FollowerUpdate:
-        """A follower fetches from `fetch_offset`: so far its log is like ours."""
+        """Note a follower's fetch from `fetch_offset`: its log equals the leader's up to there."""
         follower = self.followers.get(broker_id)
         if follower is None:
-            raise NotLeaderOrFollower(f"broker {broker_id} follows nobody in {self.topic_partition}")
+            raise NotLeaderOrFollower(f"broker {broker_id} is not a follower of {self.topic_partition}")
         if NO_BROKER_EPOCH < broker_epoch < follower.broker_epoch:
-            raise NotLeaderOrFollower(f"broker {broker_id} has been started again since")
+            raise NotLeaderOrFollower(f"broker {broker_id} has restarted with a newer broker epoch")
         host, log = self.host, self.log
         is_same_start = start_offset == follower.start_offset
         follower.fetched(
             fetch_offset, start_offset, host.clock.monotonic_ms(), log.log_end_offset, broker_epoch
         )
-        # Before the high watermark is computed: who is about to join counts in it.
+        # Before the high watermark is computed: a follower about to join counts in it.
         proposed = self._isr_after_fetch(follower) if host.keeps_isr else None
         has_advanced = self.maybe_advance_high_watermark() or not is_same_start
         if proposed is not None:
@@ -242,13 +240,13 @@ class Partition:
         return ADVANCED if has_advanced else NO_CHANGE
 
     def _isr_after_fetch(self, follower: RemoteReplica) -> PendingIsr | None:
-        """The change of the ISR that the position of a follower calls for."""
+        """ISR change that the position of a follower calls for."""
         leadership, log = self.leadership, self.log
         broker_id = follower.broker_id
         if broker_id not in leadership.maximal_isr:
             if not self._can_join_isr(follower) or not leadership.may_change_isr:
                 return None
-            logger.debug("%s: broker %d joins the ISR", self.topic_partition, broker_id)
+            logger.debug("partition %s: follower %d joins the ISR", self.topic_partition, broker_id)
             epoch = follower.broker_epoch
             joining = None if epoch == NO_BROKER_EPOCH else Joining(broker_id, epoch)
             return leadership.propose_isr(leadership.isr | {broker_id}, joining)
@@ -256,7 +254,7 @@ class Partition:
             if not leadership.may_change_isr:
                 return None
             logger.warning(
-                "%s: broker %d ends at %d, below the high watermark %d, and leaves the ISR",
+                "partition %s: follower %d leaves the ISR: log end offset %d is below the high watermark %d",
                 self.topic_partition,
                 broker_id,
                 follower.end_offset,
@@ -266,8 +264,8 @@ class Partition:
         return None
 
     def _can_join_isr(self, follower: RemoteReplica) -> bool:
-        """It has all that is committed, and all that this leader found when it was elected: below
-        that a former leader may have committed more than we know of yet."""
+        """Whether a follower has all that is committed, and all that this leader had at its election. Below
+        that, a previous leader may have committed more than is known yet."""
         host = self.host
         return (
             self.leadership.pending_isr is None
@@ -278,7 +276,7 @@ class Partition:
         )
 
     def refuse_until(self, broker_id: BrokerId, time_ms: float) -> None:
-        """Do not propose the follower for the ISR before: the store did not know it as what it says it is."""
+        """Do not propose the follower for the ISR before `time_ms`: the store has another registration."""
         follower = self.followers.get(broker_id)
         if follower is not None:
             follower.refused_until_ms = time_ms
@@ -290,11 +288,11 @@ class Partition:
             self.leadership.isr,
             self.log.log_end_offset,
             host.clock.monotonic_ms(),
-            host.settings.replica_lag_time_max_ms,
+            host.config.replica_lag_time_max_ms,
         )
 
     def maybe_shrink_isr(self) -> PendingIsr | None:
-        """Put out the members that lag; the change has to be written to the store."""
+        """Propose an ISR without the lagging members; the caller writes it to the store."""
         leadership = self.leadership
         if not leadership.may_change_isr or len(leadership.isr) <= 1:
             return None
@@ -302,17 +300,17 @@ class Partition:
         if not lagging:
             return None
         logger.warning(
-            "%s: brokers %s lag behind %d and leave the ISR",
+            "partition %s: followers %s leave the ISR: they lag behind log end offset %d",
             self.topic_partition,
             sorted(lagging),
             self.log.log_end_offset,
         )
         return leadership.propose_isr(leadership.isr - lagging)
 
-    # Writing
+    # --- appends ---
 
     def append(
-        self, records: memoryview, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self, records: Records, required_acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendInfo:
         self._check_may_append(required_acks)
         leader_epoch = self.leadership.leader_epoch
@@ -321,9 +319,9 @@ class Partition:
         return info
 
     def append_elsewhere(
-        self, records: memoryview, required_acks: int, report: Callable[[Outcome], None]
+        self, records: Records, required_acks: int, report: Callable[[Outcome], None]
     ) -> None:
-        """The same with the write in a thread: `report` hears when it is over."""
+        """`append` with the write in a thread; `report` is called when it is over."""
         self._check_may_append(required_acks)
 
         def written(outcome: Outcome) -> None:
@@ -348,9 +346,10 @@ class Partition:
         metrics = self.metrics
         metrics.messages_in.value += info.record_count
         metrics.bytes_in.value += info.size_bytes
+        metrics.total_produce.value += 1
 
     def append_as_follower(self, records: memoryview, leader_epoch: int) -> AppendInfo:
-        """Copy what the leader has written, unless its time has passed."""
+        """Append a copy of the leader's batches, unless the leader epoch is outdated."""
         leadership = self.leadership
         if leadership.leader_epoch != leader_epoch or leadership.is_leader:
             raise FencedLeaderEpoch(f"{self.topic_partition} is at leader epoch {leadership.leader_epoch}")
@@ -360,14 +359,14 @@ class Partition:
         return log.append_as_follower(records)
 
     def is_acknowledged(self, end_offset: int, required_acks: int) -> bool:
-        """Whether everything below `end_offset` is as safe as the producer asked for."""
+        """Whether everything below `end_offset` is as safe as `required_acks` asks."""
         log = self.log
         if required_acks == ACKS_ALL:
             return log.high_watermark >= end_offset
         return log.durable_end_offset >= end_offset
 
     def delete_records_before(self, offset: int) -> int:
-        """Forget what lies below `offset`; returns the new start of the log."""
+        """Move the log start up to `offset`; returns the new log start offset."""
         self.leadership.check_current()
         log = self.log
         if not log.config.is_deleted:
@@ -383,10 +382,10 @@ class Partition:
         log.maybe_increment_log_start_offset(target, "records deleted by a client")
         return log.log_start_offset
 
-    # Epochs of the log
+    # --- leader epochs of the log ---
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The leader epoch in which the record at `offset` was, or will be, appended; -1 if unknown."""
+        """Leader epoch of the record at `offset`, present or future; -1 if unknown."""
         log = self.log
         if offset >= log.log_end_offset:
             return self.leadership.leader_epoch
@@ -399,14 +398,14 @@ class Partition:
             return epoch, log.log_end_offset
         latest = log.leader_epochs.latest_epoch
         if latest < epoch < leader_epoch:
-            # Nothing was appended in our own epoch yet, so it begins where the log ends.
+            # Nothing was appended in the current epoch yet, so it begins where the log ends.
             return (epoch if latest == NO_EPOCH else latest), log.log_end_offset
         return log.end_offset_for_epoch(epoch)
 
 
 def begin_inside_batch(log: Log, records: memoryview) -> None:
-    """A leader's log may start in the middle of a batch, of which the whole is copied: then an empty
-    copy has to begin where the batch does."""
+    """Start an empty copy at the beginning of its first batch. A leader's log may start inside a batch, which
+    is copied whole."""
     first = next(iter(iterate_whole_batches(records)), None)
     start_offset = log.log_start_offset
     if first is not None and first.base_offset < start_offset <= first.last_offset:

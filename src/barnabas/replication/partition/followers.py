@@ -1,8 +1,8 @@
-"""The followers of a partition, as their leader sees them: offsets in, high watermark out.
+"""Followers of a partition as the leader sees them: offsets in, high watermark out.
 
-The high watermark is the smallest offset that every in-sync replica has made its own; what lies below it
-is committed, and only that is shown to consumers. These functions are pure: what they need of the
-clock, of the ISR and of the log is handed in.
+The high watermark is the smallest offset that every in-sync replica has reached. Records below it are
+committed, and consumers see only those. These functions are pure: the clock, the ISR and the log's offsets
+are arguments.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from barnabas.core.ids import BrokerId
-from barnabas.replication.leader.remote_replica import RemoteReplica
+from barnabas.replication.partition.remote_replica import RemoteReplica
 
 Followers = dict[BrokerId, RemoteReplica]
-"""Of a leader: its other replicas. Of a follower: none."""
+"""A leader's other replicas; empty on a follower."""
 
 
 def followers_of(
     leader_id: BrokerId,
     replicas: Iterable[BrokerId],
     isr: Collection[BrokerId],
-    former: Followers,
+    previous: Followers,
     now_ms: float,
     log_end_offset: int,
     *,
     is_new_epoch: bool,
 ) -> Followers:
-    """The followers of a leader that was elected or confirmed; those that it knows keep their lives."""
+    """Followers of a leader that was elected or confirmed; known followers keep their state."""
     followers: Followers = {}
     for broker_id in replicas:
         if broker_id != leader_id:
-            follower = followers[broker_id] = former.get(broker_id) or RemoteReplica(broker_id)
+            follower = followers[broker_id] = previous.get(broker_id) or RemoteReplica(broker_id)
             follower.reset(now_ms, log_end_offset, is_new_epoch=is_new_epoch, is_in_sync=broker_id in isr)
     return followers
 
@@ -44,8 +44,8 @@ def replicated_end_offset(
     lag_time_max_ms: float,
     is_live: Callable[[int], bool],
 ) -> int:
-    """The smallest log end offset of the maximal ISR, and of followers that are about to join it: those
-    would run after the end for ever if it did not wait for them."""
+    """Smallest log end offset of the maximal ISR and of followers about to join it. Without waiting for
+    those, they would run after the end for ever."""
     end_offset = durable_end_offset
     for broker_id, follower in followers.items():
         if follower.end_offset < end_offset and (
@@ -67,7 +67,7 @@ def lagging_members(
     now_ms: float,
     lag_time_max_ms: float,
 ) -> frozenset[BrokerId]:
-    """Members of the ISR that have not been caught up for too long."""
+    """ISR members that have not been caught up for too long."""
     return frozenset(
         broker_id
         for broker_id, follower in followers.items()
@@ -78,7 +78,7 @@ def lagging_members(
 def low_watermark(
     followers: Mapping[BrokerId, RemoteReplica], log_start_offset: int, is_live: Callable[[int], bool]
 ) -> int:
-    """The lowest start among the logs of the live replicas: everything below is gone everywhere."""
+    """Lowest log start offset of the live replicas: everything below is gone everywhere."""
     low = log_start_offset
     for broker_id, follower in followers.items():
         if follower.start_offset < low and is_live(broker_id):

@@ -1,4 +1,4 @@
-"""The partitions of this broker by name, with the metrics of their topics."""
+"""Partitions of this broker by name, with the metrics of their topics."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Callable
 from barnabas.config.log_config import LogConfig
 from barnabas.core.errors import KafkaStorageError, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics
-from barnabas.replication.partition import Partition
-from barnabas.replication.topic_metrics import TopicMetrics
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.replication.partition.partition import Partition
+from barnabas.replication.partition.topic_metrics import TopicMetrics
 
 
 class ReplicaTable:
     def __init__(self, metrics: Metrics, check_absent: Callable[[TopicPartition], None]) -> None:
-        """`check_absent` raises if a partition is missing here for a reason of its own, such as a
-        damaged log."""
+        """`check_absent` raises if a partition is missing for a special reason, such as a damaged log."""
         self._metrics = metrics
         self._check_absent = check_absent
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -32,7 +31,7 @@ class ReplicaTable:
         return found
 
     def find(self, topic_partition: TopicPartition) -> Partition | None:
-        """The partition in whatever condition, an offline directory included."""
+        """The partition in any condition, also in an offline directory."""
         return self.partitions.get(topic_partition)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
@@ -41,16 +40,18 @@ class ReplicaTable:
                 partition.log.update_config(config)
 
     def metrics_of(self, topic: str) -> TopicMetrics:
-        """The counters of a topic that has a partition here."""
+        """Counters of a topic that has a partition here."""
         found = self._topic_metrics.get(topic)
         if found is None:
             found = self._topic_metrics[topic] = TopicMetrics(self._metrics, topic)
         return found
 
-    def count_failed_produce(self, topic: str) -> None:
+    def count_failed_produce(self, topic: str, rejected_bytes: int = 0) -> None:
         known = self._topic_metrics.get(topic)
         if known is not None:
             known.failed_produce.value += 1
+            known.total_produce.value += 1
+            known.bytes_rejected.value += rejected_bytes
 
     def count_failed_fetch(self, topic: str) -> None:
         known = self._topic_metrics.get(topic)
@@ -58,6 +59,6 @@ class ReplicaTable:
             known.failed_fetch.value += 1
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is gone for good: so are its metrics."""
+        """Drop the metrics of a deleted topic."""
         self._topic_metrics.pop(topic, None)
         self._metrics.forget(topic=topic)

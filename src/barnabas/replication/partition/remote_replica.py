@@ -1,10 +1,10 @@
-"""What a leader knows of one follower, which is what the follower's fetches have told it.
+"""State of one follower as its leader knows it from the follower's fetches.
 
-A fetch from offset N says "I have everything below N", so the follower's log ends at N. Whether
-it keeps up is a matter of time, not of distance: a follower is caught up at a moment if it had
-at that moment everything that the leader had. A follower that fetches from the leader's end is
-caught up now; one that fetches from where the leader's end was at its last fetch was caught up
-then, however much has been appended since. So a burst of appends throws nobody out.
+A fetch from offset N means that the follower has everything below N, so its log ends at N. Keeping up is a
+matter of time, not of distance. A follower is caught up at a moment if it then had everything that the leader
+had. A follower that fetches from the leader's end is caught up now. One that fetches from the leader's end at
+its previous fetch was caught up then, however much was appended since. So a burst of appends removes no
+follower from the ISR.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class RemoteReplica:
         self.start_offset = NO_OFFSET
         self.last_caught_up_ms = NEVER
         self.refused_until_ms = NEVER
-        """Not proposed for the ISR before: the store did not know it as what it says it is."""
+        """Not proposed for the ISR before: the store has another registration of it."""
         self._last_fetch_ms = NEVER
         self._last_fetch_leader_end_offset = 0
 
     def reset(self, now_ms: float, leader_end_offset: int, *, is_new_epoch: bool, is_in_sync: bool) -> None:
-        """This broker leads (again): what a former epoch knew of the follower's log counts no more,
-        a member of the ISR gets the full time to show that it keeps up, and any other has yet to show it.
-        An earlier life of the follower stays over."""
+        """Start over when this broker leads (again). Positions from a previous epoch no longer count. An ISR
+        member gets the full time to keep up; any other follower has to catch up first. An earlier
+        registration of the follower stays over."""
         if is_new_epoch:
             self.end_offset = self.start_offset = NO_OFFSET
         self._last_fetch_leader_end_offset = leader_end_offset
@@ -62,7 +62,7 @@ class RemoteReplica:
         self._last_fetch_leader_end_offset = leader_end_offset
 
     def still_caught_up(self, now_ms: float) -> None:
-        """It fetched from the leader's end again."""
+        """Note another fetch from the leader's end."""
         self._last_fetch_ms = self.last_caught_up_ms = now_ms
         self._last_fetch_leader_end_offset = self.end_offset
 
