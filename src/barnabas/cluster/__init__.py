@@ -1,1 +1,1 @@
-"""The cluster's shared truth: znodes, the coordination interface and its stores, registration, metadata."""
+"""Cluster state: znodes, coordination interface and its implementations, registration, metadata."""

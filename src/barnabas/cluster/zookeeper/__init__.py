@@ -1,7 +1,9 @@
-"""The coordination store of a cluster: ZooKeeper, through kazoo, which nothing else imports.
+"""ZooKeeper coordination store, through kazoo, which nothing else imports.
 
-`wire` is kazoo and its thread, `session` what the loop sees of it, with what is `in_flight` and the `lease`;
-`acls` says who may read and write what, `digest_md5` logs in.
+- `wire`: kazoo and its thread.
+- `session`: the session on the event loop, with its requests `in_flight` and its `lease`.
+- `acls`: ACLs of znodes.
+- `digest_md5`: SASL login.
 """
 
 from __future__ import annotations

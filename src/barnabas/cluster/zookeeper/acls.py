@@ -1,13 +1,13 @@
-"""Who may do what to a znode, by Kafka's rule.
+"""ZooKeeper ACLs of znodes, by Kafka's rules.
 
-An insecure cluster lets everybody do everything. In a secure one (`zookeeper.set.acl`) a node belongs to the
-credentials that made it, and all the world may read it, unless it holds secrets: SCRAM credentials, brokers'
-dynamic settings (with encrypted passwords), delegation tokens, and what tells unknown users from known ones.
-`/consumers` itself stays open to all, for old consumers make their own nodes below it.
+An insecure cluster gives all rights to all clients. In a secure one (`zookeeper.set.acl`) a node belongs to
+the credentials that created it, and is world-readable unless it holds secrets. Secrets are SCRAM credentials,
+brokers' dynamic settings (with encrypted passwords), delegation tokens and the decoy secret. `/consumers`
+itself stays open, because old consumers create their own nodes below it.
 
-Who may delete a node is said by its parent, so the root of the tree has to be owned as well. Apache Kafka
-leaves that to a tool (zookeeper-security-migration); here a broker sees to it for its chroot, and whoever
-runs a ZooKeeper for this cluster alone for `/`.
+The parent of a node decides which clients may delete it, so the root of the tree needs an owner too. Apache
+Kafka leaves that to a tool (zookeeper-security-migration). Here a broker owns its chroot. If the ensemble
+serves this cluster alone, the broker also owns `/`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens
 class Access(Enum):
     OPEN = "open"
     OWNED = "owned"
-    """The creator's alone to change; readable by all."""
+    """Only the creator may change it; world-readable."""
     PRIVATE = "private"
-    """The creator's alone."""
+    """Only the creator may read or change it."""
 
 
 def access_to(path: str, *, is_secure: bool) -> Access:

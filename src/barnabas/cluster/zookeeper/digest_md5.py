@@ -1,7 +1,7 @@
-"""The client's side of SASL DIGEST-MD5 (RFC 2831), by which brokers log in to ZooKeeper; without I/O.
+"""SASL DIGEST-MD5 client (RFC 2831) for the login to ZooKeeper; without I/O.
 
-MD5 is weak, and this is what ZooKeeper has for names and passwords. The password is never sent, and the
-server proves that it knows it too; whatever else crosses the network is for TLS to protect.
+MD5 is weak, but ZooKeeper has no other mechanism for names and passwords. The password is never sent, and the
+server proves that it knows it too. TLS protects everything else on the connection.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 REALM_HOST: Final = "zk-sasl-md5"
-"""ZooKeeper's servers go by this name, whatever their hosts are called."""
+"""Host name of ZooKeeper servers in the digest, independent of their real host names."""
 
 _PAIR: Final = re.compile(r'\s*([A-Za-z-]+)=(?:"((?:[^"\\]|\\.)*)"|([^,"]*))\s*(?:,|$)')
 _COUNT: Final = "00000001"
@@ -31,11 +31,11 @@ class DigestLogin:
     password: str = field(repr=False)
 
     def exchange(self, nonce: str = "") -> Generator[bytes, bytes, None]:
-        """Yields what is to be sent and is given the server's answer; ends when the server is known."""
+        """Yield messages to send and receive the server's; end when the server is verified."""
         asked = _pairs((yield b""))
         server_nonce, realm = asked.get("nonce", ""), asked.get("realm", "")
         if not server_nonce or "auth" not in asked.get("qop", "auth").split(","):
-            raise LoginRefused("ZooKeeper asks for something else than a name and a password")
+            raise LoginRefused("ZooKeeper does not offer a login with name and password")
         own_nonce = nonce or secrets.token_hex(16)
         uri = f"zookeeper/{REALM_HOST}"
         known = _md5(_bytes(self.user) + b":" + _bytes(realm) + b":" + _bytes(self.password))
@@ -54,7 +54,7 @@ class DigestLogin:
             )
         )
         if not hmac.compare_digest(proof.get("rspauth", "").encode(), digest("").encode()):
-            raise LoginRefused("ZooKeeper does not know the password either")
+            raise LoginRefused("ZooKeeper has not proved that it knows the password")
 
 
 def _pairs(message: bytes) -> dict[str, str]:
@@ -62,7 +62,7 @@ def _pairs(message: bytes) -> dict[str, str]:
     while position < len(text):
         match = _PAIR.match(text, position)
         if match is None:
-            raise LoginRefused("ZooKeeper's answer is not one of DIGEST-MD5")
+            raise LoginRefused("ZooKeeper's response is not valid DIGEST-MD5")
         quoted, plain = match[2], match[3]
         found[match[1]] = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         position = match.end()
@@ -70,7 +70,7 @@ def _pairs(message: bytes) -> dict[str, str]:
 
 
 def _bytes(text: str) -> bytes:
-    """For the digest only: Latin-1 where that is enough, as the RFC has it."""
+    """Bytes for the digest: Latin-1 where possible, as the RFC requires."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

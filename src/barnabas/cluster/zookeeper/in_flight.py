@@ -1,7 +1,7 @@
-"""Requests that wait for their answer, in the order in which they were asked.
+"""Requests of a ZooKeeper session that wait for their response, in order.
 
-Few are handed to kazoo at a time: it is woken by a byte each, through a pipe that holds some hundreds, and
-the event loop must never wait for that pipe. The others queue here.
+Only a few are handed to kazoo at a time. Each request wakes its thread by a byte through a pipe that holds
+some hundreds, and the event loop must never wait for that pipe. The others queue here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.cluster.coordination import CoordinationError
+from barnabas.cluster.coordination.contract import CoordinationError
 from barnabas.cluster.zookeeper import wire
 
 IN_FLIGHT_MAX = 100
@@ -20,7 +20,7 @@ Effect = Callable[[Any], None]
 
 
 class _Asked:
-    """One request in the shape in which kazoo answers it, on its own thread."""
+    """One request with the callback interface that kazoo's thread expects."""
 
     __slots__ = ("_deliver", "_post", "effect", "future", "path", "request")
 
@@ -48,7 +48,7 @@ class _Asked:
 
 
 class InFlight:
-    """What one session has asked for."""
+    """Requests of one session."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, send: Callable[[Any, wire.Asked], None], post: wire.Post
@@ -62,9 +62,11 @@ class InFlight:
     def ask(
         self, request: Any, path: str, effect: Effect | None = None, *, is_urgent: bool = False
     ) -> asyncio.Future[Any]:
-        """The answer; `effect` is applied to it on its arrival, before anything that came after it is heard.
+        """Send or queue a request; returns the future of its response.
 
-        What is urgent does not queue, and nobody needs to await it."""
+        `effect` runs when the response arrives, before any later message is delivered. An urgent request does
+        not queue, and its future need not be awaited.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
         asked = _Asked(request, path, future, effect, self._post, self._deliver)
         if is_urgent:
@@ -76,7 +78,7 @@ class InFlight:
         return future
 
     def fail(self, error: type[CoordinationError]) -> None:
-        """Give up all of them; an answer that still comes is not heard."""
+        """Fail all requests; later responses are dropped."""
         given_up = [*self._sent, *self._queue]
         self._sent.clear()
         self._queue.clear()
@@ -85,7 +87,7 @@ class InFlight:
                 asked.future.set_exception(error(asked.path))
 
     def fail_queue(self, error: type[CoordinationError]) -> None:
-        """Give up what was not sent."""
+        """Fail the requests that were not sent."""
         sent, self._sent = self._sent, {}
         self.fail(error)
         self._sent = sent
@@ -111,6 +113,6 @@ class InFlight:
 
 
 def _forget(future: asyncio.Future[Any]) -> None:
-    """Asking for an error keeps asyncio from complaining that nobody did."""
+    """Retrieve the error, so that asyncio does not warn that it was never retrieved."""
     if not future.cancelled():
         future.exception()

@@ -1,13 +1,11 @@
-"""Until when a session certainly lives.
+"""Session lease: until when a ZooKeeper session certainly lives.
 
-Every third of the session timeout the server is asked something, and when the answer comes the session is
-known to live until the timeout has passed *since the question was sent*. A question that stays unanswered
-for two thirds of the timeout means that the server is silent; the connection is dropped, which leaves the
-last third to find another server.
+Every third of the session timeout a heartbeat goes to the server. Its response proves that the session lives
+until the timeout has passed *since the heartbeat was sent*. If the response is missing for two thirds of the
+timeout, the connection is dropped. The last third remains to find another server.
 
-The gaps: in an ensemble a follower hands its clients' signs of life to the leader every half tick, and
-one that dies takes those of the last half tick with it. And the clock stands still while the whole machine
-sleeps.
+The gaps: a follower of the ensemble forwards its clients' heartbeats to the leader every half tick. A
+follower that dies loses those of the last half tick. And the clock stands still while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -22,11 +20,13 @@ from barnabas.core.clock import Clock
 logger = logging.getLogger(__name__)
 
 _SILENCE_MAX = 0.6
-"""Of the session timeout; a little less than two heartbeats."""
+"""Fraction of the session timeout; a little less than two heartbeats."""
 
 
 class SessionLease:
-    """`ask` sends a question and calls back on its answer; `drop` gives the connection up."""
+    """Lease of one session. `ask` sends a heartbeat and calls back on its response; `drop` closes the
+    connection.
+    """
 
     def __init__(
         self,
@@ -43,24 +43,24 @@ class SessionLease:
         self._timeout_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._unanswered_ms: float | None = None
-        """When the question was sent whose answer is awaited."""
+        """Send time of the heartbeat whose response is awaited."""
 
     def begin(self, sent_ms: float, timeout_ms: int) -> None:
-        """A connection stands; the handshake that was sent then is the first sign of life."""
+        """Start the lease on a new connection; its handshake is the first heartbeat."""
         self.pause()
         self._timeout_ms = timeout_ms
         self.expires_ms = sent_ms + timeout_ms
         self._beat()
 
     def pause(self) -> None:
-        """The connection is gone; the session runs out unless another is made."""
+        """Stop the heartbeats of a lost connection; the session expires unless another one follows."""
         self._unanswered_ms = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def end(self) -> None:
-        """The session is over."""
+        """End the lease with its session."""
         self.pause()
         self.expires_ms = -math.inf
 
@@ -71,7 +71,9 @@ class SessionLease:
             self._unanswered_ms = now_ms
             self._ask(lambda: self._extend(now_ms))
         elif now_ms - self._unanswered_ms >= self._timeout_ms * _SILENCE_MAX:
-            logger.warning("ZooKeeper is silent; the connection is given up")
+            logger.warning(
+                "ZooKeeper does not answer heartbeats; the connection is closed and another server is tried"
+            )
             self._drop()
 
     def _extend(self, sent_ms: float) -> None:

@@ -1,11 +1,11 @@
-"""A session with ZooKeeper, as the event loop sees it.
+"""ZooKeeper session on the event loop.
 
-Everything here runs on the loop; `wire` posts what it hears in the order of the wire. A watch is
-entered the moment its answer is delivered and not when the caller wakes up, or an event right behind
-the answer would find nobody.
+Everything here runs on the loop; `wire` posts messages in the order of the wire. A watch is registered when
+its response is delivered, not when the caller wakes up. Otherwise an event right behind the response would
+find no watch.
 
-While the connection is down (SUSPENDED) operations fail at once. Those in flight fail with
-ConnectionLoss, and nothing is retried here: only the caller knows what a second try would mean.
+While the connection is down (SUSPENDED) operations fail at once. Those in flight fail with ConnectionLoss.
+Nothing is retried here: only the caller knows what a second attempt would mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from barnabas.cluster.coordination import (
+from barnabas.cluster.coordination.contract import (
     ANY_VERSION,
     BadArguments,
     ConnectionLoss,
@@ -43,8 +43,8 @@ from barnabas.cluster.coordination import (
     check_path,
     parent_of,
 )
-from barnabas.cluster.session_status import SessionStatus
-from barnabas.cluster.watches import Watches
+from barnabas.cluster.coordination.session_status import SessionStatus
+from barnabas.cluster.coordination.watches import Watches
 from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
 from barnabas.cluster.zookeeper.in_flight import InFlight
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
 CLOSE_TIMEOUT_S = 5.0
-NOBODY = ServerAccess()
+ANONYMOUS = ServerAccess()
 
 
 @asynccontextmanager
@@ -67,20 +67,22 @@ async def open_zookeeper(
     session_timeout_ms: int,
     connection_timeout_ms: int,
     clock: Clock,
-    access: ServerAccess = NOBODY,
+    access: ServerAccess = ANONYMOUS,
     set_acl: bool = False,
     owns_server: bool = False,
     make_link: wire.MakeLink = wire.Link,
 ) -> AsyncIterator[ZooKeeperSession]:
-    """A session with the ensemble at `connect` (`host:port,host:port/chroot`; the chroot is made).
+    """Open a session with the ensemble at `connect` (`host:port,host:port/chroot`; the chroot is created).
 
-    With `set_acl` what is created belongs to who `access` says that we are, and so does the chroot; with
-    `owns_server`, where nobody else uses the ensemble, so does `/`.
-    Raises ConnectionLoss if no server answers within `connection_timeout_ms`.
+    With `set_acl`, created nodes and the chroot belong to the identity in `access`. With `owns_server`, when
+    the ensemble serves this cluster alone, `/` does too. Raises ConnectionLoss if no server answers within
+    `connection_timeout_ms`.
     """
     where = ConnectString.parse(connect)
     if set_acl and access.credentials is None and access.login is None:
-        raise BadArguments("nodes can belong to nobody: access control in ZooKeeper needs credentials")
+        raise BadArguments(
+            "zookeeper.set.acl needs credentials: configure SASL or a client certificate for ZooKeeper"
+        )
     session = ZooKeeperSession(
         where,
         session_timeout_ms,
@@ -98,7 +100,7 @@ async def open_zookeeper(
 
 
 class ZooKeeperSession(Coordination):
-    """Made by `open_zookeeper`."""
+    """Session with a ZooKeeper ensemble, made by `open_zookeeper`."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class ZooKeeperSession(Coordination):
         self._connected = asyncio.Event()
         self._watches = Watches()
         self._awaited: set[str] = set()
-        """Paths with a data watch on a node that did not exist: the server asks for the difference."""
+        """Paths with a data watch on a missing node; SetWatches lists them separately."""
         self._last_zxid = 0
 
     @property
@@ -136,7 +138,7 @@ class ZooKeeperSession(Coordination):
 
     @property
     def session_timeout_ms(self) -> int:
-        """As the server granted it, which may be less than what was asked for."""
+        """Timeout that the server granted, which may be less than requested."""
         return self._session_timeout_ms
 
     @property
@@ -185,7 +187,7 @@ class ZooKeeperSession(Coordination):
                 await stopped.wait()
         self._in_flight.fail(SessionClosed)
 
-    # Writes
+    # --- writes ---
 
     async def create(
         self,
@@ -200,7 +202,7 @@ class ZooKeeperSession(Coordination):
         request = self._request(operation)
         if not make_parents:
             return self._own(await self._ask(request, path))
-        # All are sent at once, so that nothing started later comes between them.
+        # All are sent at once, so that no later request comes between them.
         asked = [*self._ask_for_parents(path), self._ask(request, path)]
         made = (await asyncio.gather(*asked, return_exceptions=True))[-1]
         if isinstance(made, BaseException):
@@ -243,7 +245,7 @@ class ZooKeeperSession(Coordination):
             raise translated
         return [self._result(*each) for each in zip(operations, answers, strict=True)]
 
-    # Reads
+    # --- reads ---
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         check_path(path)
@@ -292,7 +294,7 @@ class ZooKeeperSession(Coordination):
         )
         return sorted(found)
 
-    # What the wire tells
+    # --- messages from the wire ---
 
     def on_state(self, state: Any, handshake: wire.Handshake | None, last_zxid: int) -> None:
         if self._status.state is SessionState.CLOSED:
@@ -303,12 +305,15 @@ class ZooKeeperSession(Coordination):
             return
         self._last_zxid = last_zxid
         if state == wire.SUSPENDED:
-            logger.warning("no connection to ZooKeeper; session 0x%x may expire", self._session_id)
+            logger.warning(
+                "connection to ZooKeeper is lost; session 0x%x expires unless a server is reached",
+                self._session_id,
+            )
             self._lease.pause()
             self._in_flight.fail(ConnectionLoss)
             self._status.become(SessionState.SUSPENDED)
         else:
-            logger.warning("session 0x%x with ZooKeeper has expired", self._session_id)
+            logger.warning("ZooKeeper session 0x%x has expired; a new session follows", self._session_id)
             self._lease.end()
             self._in_flight.fail(SessionExpired)
             self._watches.clear()
@@ -339,7 +344,7 @@ class ZooKeeperSession(Coordination):
         self._status.become(SessionState.CONNECTED)
         self._connected.set()
 
-    # Asking
+    # --- requests ---
 
     def _ask(
         self, request: Any, path: str, effect: Callable[[Any], None] | None = None
@@ -351,7 +356,9 @@ class ZooKeeperSession(Coordination):
         self._in_flight.ask(wire.read_stat(self._chroot or "/"), "/", lambda _: answered(), is_urgent=True)
 
     def _request(self, operation: Operation) -> Any:
-        """Checked here where the server would answer otherwise because of the chroot."""
+        """Encode an operation, with the checks that the server would answer differently because of the
+        chroot.
+        """
         path = operation.path
         is_create = isinstance(operation, Create)
         check_path(path, sequential=isinstance(operation, Create) and operation.sequential)
@@ -375,15 +382,15 @@ class ZooKeeperSession(Coordination):
         return wire.stat_of(answer) if isinstance(operation, SetData) else None
 
     def _whole(self, path: str) -> str:
-        """With the chroot, as the server knows it."""
+        """Path with the chroot, as the server knows it."""
         return path if not self._chroot else self._chroot if path == "/" else self._chroot + path
 
     def _own(self, path: str) -> str:
-        """Without the chroot."""
+        """Path without the chroot."""
         return path[len(self._chroot) :] or "/"
 
     async def _make_chroot(self) -> None:
-        """All ancestors are asked for at once; those that exist do not mind."""
+        """Create all ancestors of the chroot at once; existing ones are left as they are."""
         names = self._chroot.strip("/").split("/")
         asked = []
         for depth in range(1, len(names) + 1):
@@ -395,11 +402,12 @@ class ZooKeeperSession(Coordination):
             raise outcomes[-1]
 
     async def _look_at_root(self) -> None:
-        """Have the top of the tree, too, to ourselves: whoever may create and delete there replaces
-        `/controller` and whatever else has no children, whomever that belongs to.
+        """Restrict the root of the tree to the brokers' identity.
 
-        A chroot is ours alone. In the `/` of a server that is not, others may have to make nodes of their
-        own."""
+        A client that may create and delete there can replace `/controller` and every other node without
+        children, even those of another owner. The chroot belongs to this cluster alone. In the `/` of a
+        shared server, other clients may have to create nodes of their own.
+        """
         root = self._chroot or "/"
         try:
             if not wire.is_open_to_all(await self._ask(wire.read_access(root), "/")):
@@ -408,12 +416,12 @@ class ZooKeeperSession(Coordination):
                 await self._ask(wire.set_access(root, access_to("/", is_secure=True)), "/")
             else:
                 logger.warning(
-                    "ZooKeeper: everybody may create and delete nodes in /, those of this cluster included;"
-                    " give zookeeper.connect a chroot, or run Kafka's zookeeper-security-migration if"
-                    " nobody else needs /"
+                    "ZooKeeper: every client may create and delete nodes in /, including those of this"
+                    " cluster; give zookeeper.connect a chroot, or run Kafka's zookeeper-security-migration"
+                    " if no other client needs /"
                 )
         except NoAuth:
-            logger.warning("ZooKeeper: %s is somebody else's, who says who may change it", root)
+            logger.warning("ZooKeeper: %s belongs to another identity, which decides who may change it", root)
 
     def _set_watches_again(self) -> None:
         awaited = self._awaited
@@ -426,10 +434,10 @@ class ZooKeeperSession(Coordination):
         for request in set_watches_requests(self._last_zxid, whole):
             self._in_flight.ask(request, "/", is_urgent=True)
 
-    # Threads
+    # --- threads ---
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
-        """From any thread to the loop, in order; what comes after the loop's end is nobody's business."""
+        """Post a call from any thread to the loop, in order. Calls after the end of the loop are dropped."""
         self._posted.append((call, arguments))
         if not self._will_run:
             self._will_run = True
@@ -437,18 +445,18 @@ class ZooKeeperSession(Coordination):
                 self._loop.call_soon_threadsafe(self._run_posted)
 
     def _run_posted(self) -> None:
-        self._will_run = False  # first, so that what is posted from now on is not left lying
+        self._will_run = False  # first, so that later posts schedule another run
         posted = self._posted
         while posted:
             call, arguments = posted.popleft()
             try:
                 call(*arguments)
             except Exception:
-                logger.exception("what ZooKeeper said could not be told")
+                logger.exception("a message from ZooKeeper could not be delivered")
 
 
 def set_watches_requests(zxid: int, kinds: Sequence[Sequence[str]]) -> list[wire.SetWatches]:
-    """Requests of bounded size that set all of these."""
+    """SetWatches requests of bounded size for all of these watches."""
     requests: list[wire.SetWatches] = []
     pages: list[list[str]] = [[], [], []]
     size = 0

@@ -1,13 +1,15 @@
-"""kazoo, reduced to one thread that talks to a server and tells the event loop what it heard.
+"""ZooKeeper wire: kazoo, reduced to one thread that reads the socket and posts to the event loop.
 
-kazoo runs callbacks of answers and of watches on two threads of its own, so an answer may overtake the
-event that preceded it on the wire. Here neither thread exists. Answers, events and states are posted
-to the loop by the one thread that reads the socket, and therefore arrive in the order of
-the wire, which is the order that ZooKeeper promises.
+kazoo runs the callbacks of responses and of watches on two threads of its own. A response may therefore
+overtake the event that preceded it on the wire. Here neither thread exists. The thread that reads the socket
+posts responses, events and states to the loop. They arrive in the order of the wire, which is the order that
+ZooKeeper promises.
 
-kazoo's own bookkeeping of watches is bypassed too: it forgets them when the connection breaks, although
-the session, and so the promise to be told, goes on. The session keeps them and sets them again with
-`SetWatches`, as ZooKeeper's own client does: the server then fires at once what was missed.
+kazoo's own bookkeeping of watches is bypassed too. It forgets them when the connection breaks, although the
+session and its watches live on. The session keeps them and sets them again with `SetWatches`, as ZooKeeper's
+own client does. The server then fires at once the watches whose event was missed.
+
+This uses private names of kazoo, so its version is pinned (ADR 33).
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
-from barnabas.cluster import coordination
-from barnabas.cluster.coordination import (
+from barnabas.cluster.coordination import contract as coordination
+from barnabas.cluster.coordination.contract import (
     CoordinationError,
     Create,
     Delete,
@@ -79,13 +81,13 @@ _ROLLED_BACK = exceptions.RolledBackError
 _RECONNECT_DELAY_S_MAX = 1.0
 _READ_BYTES = 1 << 18
 
-# The session says what matters; and at DEBUG kazoo prints requests, credentials included.
+# The session logs what matters. At DEBUG kazoo prints requests, including credentials.
 _logger = logging.getLogger(f"{__name__}.kazoo")
 _logger.setLevel(logging.WARNING)
 
 
 class Handshake(NamedTuple):
-    """What connecting came to; `sent_ms` is when we asked."""
+    """Result of a connection handshake; `sent_ms` is when the request was sent."""
 
     session_id: int
     session_timeout_ms: int
@@ -93,14 +95,14 @@ class Handshake(NamedTuple):
 
 
 class Asked(Protocol):
-    """Who waits for an answer; both are called on kazoo's thread."""
+    """Receiver of a response; both methods are called on kazoo's thread."""
 
     def set(self, value: Any) -> None: ...
     def set_exception(self, error: Exception) -> None: ...
 
 
 class Owner(Protocol):
-    """Who is told, on the loop."""
+    """Receiver of states and events, on the loop."""
 
     def on_state(self, state: Any, handshake: Handshake | None, last_zxid: int) -> None: ...
     def on_event(self, event_type: int, path: str) -> None: ...
@@ -111,18 +113,18 @@ Post = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """Who we are to the server, and how nobody listens."""
+    """Credentials and TLS for the ZooKeeper connection."""
 
     credentials: str | None = field(default=None, repr=False)
     """`user:password` for the digest scheme."""
     login: DigestLogin | None = None
-    """For SASL."""
+    """Login with SASL."""
     make_tls_context: Callable[[], ssl.SSLContext] | None = None
     """Called for each connection, on kazoo's thread."""
 
 
 class SessionLink(Protocol):
-    """What a session asks of its connection."""
+    """Operations that a session needs of its connection."""
 
     @property
     def client_id(self) -> tuple[int, bytes] | None: ...
@@ -138,7 +140,7 @@ MakeLink = Callable[[Sequence[str], int, ServerAccess, Clock, Post, Owner], Sess
 
 
 class Link:
-    """A `SessionLink`, which is made again whenever it breaks."""
+    """`SessionLink` that reconnects whenever it breaks."""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class Link:
     ) -> None:
         self._post = post
         self._owner = owner
-        self._told: Any = None
+        self._last_state: Any = None
         self._handler = _NoThreads(access.make_tls_context)
         credentials = access.credentials
         self._client = KazooClient(
@@ -165,13 +167,13 @@ class Link:
             logger=_logger,
         )
         self._connection = self._client._connection = _Connection(
-            self._client, access.login, clock, post, owner, self._tell_authenticated
+            self._client, access.login, clock, post, owner, self._on_authenticated
         )
-        self._client.add_listener(self._tell_state)
+        self._client.add_listener(self._on_state)
 
     @property
     def client_id(self) -> tuple[int, bytes] | None:
-        """The session's id and its secret, with which another connection can take it over."""
+        """Session id and password, with which another connection can take the session over."""
         found: tuple[int, bytes] | None = self._client.client_id
         return found
 
@@ -179,18 +181,19 @@ class Link:
         self._client.start_async()
 
     def send(self, request: Any, asked: Asked) -> None:
-        self._client._call(request, asked)  # below kazoo's own callbacks
+        self._client._call(request, asked)  # bypasses kazoo's own callbacks
 
     def drop(self) -> None:
-        """Give up this connection, whose other end is silent, and make a new one.
+        """Close this connection, whose other end does not answer, and reconnect.
 
-        By the socket's own method: that of a TLS socket would have what is still there read in cipher."""
+        `socket.shutdown` directly: the method of a TLS socket would make later reads return ciphertext.
+        """
         connected = self._connection._socket
         with contextlib.suppress(OSError, TypeError):
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
     def stop(self, stopped: Callable[[], None]) -> None:
-        """End the session; `stopped` is called, in another thread, when the server knows or will not."""
+        """End the session. `stopped` is called on another thread, with or without a response."""
         threading.Thread(target=self._stop, args=(stopped,), daemon=True).start()
 
     def _stop(self, stopped: Callable[[], None]) -> None:
@@ -201,22 +204,22 @@ class Link:
 
     @property
     def refusal(self) -> str | None:
-        """Why a server that was reached was of no use, if that is known."""
+        """Reason why a reachable server was of no use, if known."""
         return self._connection.refusal or self._handler.refusal
 
-    def _tell_state(self, state: Any) -> None:
-        """kazoo takes a connection for one before it has logged in; nobody else does."""
+    def _on_state(self, state: Any) -> None:
+        """Post a new state. kazoo reports CONNECTED before the login; that state is held back."""
         is_early = state == CONNECTED and self._connection.must_log_in
-        if not is_early and not (state == SUSPENDED and self._told == SUSPENDED):
-            self._told = state
+        if not is_early and not (state == SUSPENDED and self._last_state == SUSPENDED):
+            self._last_state = state
             self._post(self._owner.on_state, state, self._connection.handshake, self._client.last_zxid)
 
-    def _tell_authenticated(self) -> None:
-        self._tell_state(CONNECTED)
+    def _on_authenticated(self) -> None:
+        self._on_state(CONNECTED)
 
 
 class _NoThreads(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler without its two queues, and with TLS of our making."""
+    """kazoo's handler without its two queues, and with our own TLS."""
 
     def __init__(self, make_tls_context: Callable[[], ssl.SSLContext] | None) -> None:
         super().__init__()
@@ -230,7 +233,7 @@ class _NoThreads(SequentialThreadingHandler):  # type: ignore[misc]
         self._running = False
 
     def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
-        """kazoo would wait for the whole session timeout, with nothing left to try another server."""
+        """Connect within a third of the session timeout, to leave time for another server."""
         if self._make_tls_context is None:
             return super().create_connection(*arguments, timeout=timeout / 3, **options)
         plain = socket.create_connection(options["address"], timeout / 3)
@@ -239,17 +242,18 @@ class _NoThreads(SequentialThreadingHandler):  # type: ignore[misc]
             tls = self._make_tls_context().wrap_socket(plain, server_hostname=options["hostname"])
         except (OSError, InvalidConfig) as error:
             plain.close()
-            self.refusal = f"no TLS with it: {_detail_of(error)}"
+            self.refusal = f"TLS handshake failed: {_detail_of(error)}"
             raise exceptions.ConnectionDropped(self.refusal) from error
         self.refusal = None
         return tls
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection, with an ear at the handshake and at the events, and in fewer system calls.
+    """kazoo's connection, with hooks for handshake and events, and fewer system calls.
 
-    kazoo sends and reads one message at a time and waits for the socket twice for each. Here all
-    requests that wait leave in one write, and all answers that have arrived are taken by one read."""
+    kazoo sends and reads one message at a time and waits for the socket twice for each. Here one write sends
+    all queued requests, and one read takes all responses that have arrived.
+    """
 
     def __init__(
         self,
@@ -260,7 +264,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         owner: Owner,
         authenticated: Callable[[], None],
     ) -> None:
-        """kazoo asks for SASL where it has options for it."""
+        """kazoo authenticates with SASL if it has options for it."""
         super().__init__(
             client, client._conn_retry.copy(), logger=_logger, sasl_options=None if login is None else {}
         )
@@ -280,7 +284,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         return super()._connect(host, hostip, port)
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:  # noqa: ARG002 - kazoo's
-        """A refusal is as good as a broken connection: kazoo would never connect again."""
+        """Log in. A refusal counts as a broken connection: otherwise kazoo would never connect again."""
         assert self._login is not None
         try:
             exchange = self._login.exchange()
@@ -289,19 +293,22 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
                 self._submit(jute.SASL(token), timeout, xid)
                 header, buffer, offset = self._read_header(timeout)
                 if header.err:
-                    raise LoginRefused("it refuses the name or the password")
+                    raise LoginRefused("the server refuses the name or the password")
                 token = exchange.send(jute.SASL.deserialize(buffer, offset)[0])
         except StopIteration:
             self.refusal, self.must_log_in = None, False
             self._authenticated()
         except LoginRefused as refused:
-            self.refusal = f"no login as {self._login.user}: {refused}"
+            self.refusal = f"login as {self._login.user} failed: {refused}"
             _logger.warning("ZooKeeper: %s", self.refusal)
             raise exceptions.ConnectionDropped(self.refusal) from None
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: KazooRetry) -> Any:
-        """An error that nobody foresaw must not end the thread: the broker would be without a session for
-        good. kazoo has logged it; the connection is as good as broken."""
+        """Keep the thread alive on an unexpected error: without it the broker would never get a session
+        again.
+
+        kazoo has logged the error; the connection counts as broken.
+        """
         try:
             return super()._connect_attempt(host, hostip, port, retry)
         except KazooRetry.RETRY_EXCEPTIONS:
@@ -328,7 +335,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         parts: list[bytes] = []
         first_xid = self._xid + 1
         for index in range(count):
-            # By index: the loop's thread adds to the queue meanwhile, which would end an iteration.
+            # By index: the loop's thread appends to the queue meanwhile, which would end an iteration.
             request, _ = queue[index]
             body = request.serialize()
             head = jute.int_int_struct.pack(first_xid + index, request.type)
@@ -337,7 +344,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         for xid in range(first_xid, first_xid + count):
             pending.append((*queue.popleft(), xid))
         self._xid += count
-        # Some of the bytes that announce them may still be on their way; they will find nothing to do.
+        # Some of the bytes that announce them may still be on their way; they will find an empty queue.
         self._read_sock.recv(count)
 
     def _read_socket(self, read_timeout: float) -> Any:
@@ -351,11 +358,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         while len(received) < length:
             with self._socket_error_handling():
                 if not self.handler.select([self._socket], [], [], timeout)[0]:
-                    raise self.handler.timeout_exception("no answer in time")
+                    raise self.handler.timeout_exception("no response in time")
                 try:
                     chunk = self._socket.recv(_READ_BYTES)
                 except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                    continue  # half a record, or one that TLS sends for itself
+                    continue  # half a record, or one of the TLS protocol itself
             if not chunk:
                 raise exceptions.ConnectionDropped("the server closed the connection")
             received += chunk
@@ -376,7 +383,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class Read:
-    """A request that may leave a watch, in the shape that kazoo sends but hiding the watch from it."""
+    """Read request that may leave a watch. Serializes as kazoo's, but hides the watch from it."""
 
     __slots__ = ("kind", "path", "type", "watched")
 
@@ -395,7 +402,7 @@ class Read:
 
 
 class SetWatches:
-    """Watches that the server is to have again, and to fire now if their node changed since `zxid`."""
+    """Request that sets watches again; the server fires those whose node changed since `zxid`."""
 
     __slots__ = ("children", "data", "exists", "zxid")
 
@@ -417,7 +424,7 @@ class SetWatches:
         return b"".join(parts)
 
     @staticmethod
-    def deserialize(buffer: bytes, offset: int) -> None:  # noqa: ARG004 - the answer has no body
+    def deserialize(buffer: bytes, offset: int) -> None:  # noqa: ARG004 - the response has no body
         return None
 
 
@@ -434,7 +441,7 @@ def read_children(path: str, *, watched: bool = False) -> Read:
 
 
 def write(operation: Operation, path: str, access: Access) -> Any:
-    """The request for one operation, `path` being the whole path."""
+    """Request for one operation; `path` includes the chroot."""
     if isinstance(operation, Create):
         flags = operation.ephemeral * _EPHEMERAL | operation.sequential * _SEQUENTIAL
         return jute.Create(path, operation.data, _ACLS[access], flags)
@@ -446,7 +453,7 @@ def write(operation: Operation, path: str, access: Access) -> Any:
 
 
 def read_access(path: str) -> Any:
-    """The answer is for `is_open_to_all`."""
+    """Request whose response `is_open_to_all` evaluates."""
     return jute.GetACL(path)
 
 
@@ -455,7 +462,7 @@ def set_access(path: str, access: Access) -> Any:
 
 
 def is_open_to_all(answer: Any) -> bool:
-    """Whether everybody may do more with the node than read it."""
+    """Whether all clients may do more with the node than read it."""
     acls, _ = answer
     return any(each.id.scheme == "world" and each.perms & ~security.Permissions.READ for each in acls)
 
@@ -465,7 +472,7 @@ def transaction(requests: Sequence[Any]) -> Any:
 
 
 def first_failure(results: Sequence[Any]) -> tuple[int, Exception] | None:
-    """What made a transaction fail: those before it were rolled back, those after it never looked at."""
+    """Operation that made a transaction fail: earlier ones were rolled back, later ones not executed."""
     failures = [(n, each) for n, each in enumerate(results) if isinstance(each, Exception)]
     return next((each for each in failures if not isinstance(each[1], _ROLLED_BACK)), None)
 
@@ -476,7 +483,7 @@ def translate(error: Exception, path: str) -> CoordinationError:
 
 
 def stat_of(znode_stat: Any) -> Stat:
-    """kazoo's tuple has one field more, the version of the ACL."""
+    """`Stat` from kazoo's tuple, which also has the version of the ACL."""
     return Stat(*znode_stat[:6], *znode_stat[7:])
 
 

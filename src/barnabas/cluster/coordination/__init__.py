@@ -1,0 +1,1 @@
+"""Coordination interface, and the parts that both implementations share."""

@@ -1,0 +1,1 @@
+"""Embedded coordination store: one process, one journal on disk."""

@@ -1,0 +1,1 @@
+"""Cluster metadata that every broker holds: the cache, its updates, replica placement."""

@@ -1,0 +1,1 @@
+"""Cluster state kept in the coordination store, by subject."""
