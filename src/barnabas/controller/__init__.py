@@ -1,17 +1,19 @@
-"""What decides: which topics exist, who leads their partitions, which settings hold.
+"""Controller: elects partition leaders and carries out topic and broker changes.
 
-The controller is the one broker that decides who leads what. It reads the coordination store, keeps
-what it read in a `ControllerContext`, and answers every change (a broker came or went, a topic was
-created, an administrator asked) with state changes of partitions and replicas: first written to the
-store, conditional on versions and on the controller epoch, then sent to the brokers. Everything happens
-in one event at a time, so none of it locks.
+One broker of the cluster is the controller. It reads the coordination store and keeps the state in a
+`ControllerContext`. It answers every change (a broker started or failed, a topic was created, an
+administrator asked) with state changes of partitions and replicas. A state change is first written to the
+store, conditional on versions and on the controller epoch, and then sent to the brokers. Events run one at a
+time, so nothing locks.
 
-Nothing here does I/O or knows the loop: the store, time and tasks are handed in. Pure: `leader_selection`,
-`partition_states`, `replica_states`, `context`, `request_batch`, `broker_channels`, `topic_rules`. With the
-store (`store`): `partition_machine`, `replica_machine`, `leader_elections`, `topic_deletion`, `reassignment`,
-`broker_changes`, `topic_changes`. `term` puts these together for as long as a broker is the controller.
-Around it: `controller`, of which every broker has one, `controller_election`, `events` (the queue) and
-`watching` (the store's watches). Administrators' requests are written down by `administration`; what only the
-disk knows, where the store is a broker's own, by `adoption`. `ProducerIds` writes a decision to the store
-first and only then makes it true here: a crash in between is repaired from the store at the next start.
+Nothing here does I/O or knows the loop: the store, time and tasks are handed in.
+
+- `state`: the context, the state tables, and the store with its watches and retries.
+- `machines`: the partition and replica state machines, and leader selection (pure functions).
+- `changes`: reactions to broker changes, topic changes, deletions, reassignments and elections.
+- `channels`: request batches and one ordered queue per broker.
+- `term`: one term of office, which holds all of the above.
+- `controller`: the part that every broker has, with `election` and the event queue (`events`).
+
+Every broker writes administrators' requests to the store in `barnabas.administration`; the controller reacts.
 """

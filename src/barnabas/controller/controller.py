@@ -1,13 +1,13 @@
-"""The controller of a cluster: every broker has one, and one of them is active.
+"""Controller of a cluster: every broker has one, and one of them is active.
 
-All compete for the ephemeral `/controller`. Who gets it begins a term (`term`), with the next
-controller epoch taken in the same transaction; the others watch and compete again when the node goes
-away or is rewritten. Whoever was active resigns first. A term that cannot take over, or whose writes
-are refused because there is a later one, is over at once; if `/controller` is still ours it is
-deleted, so that someone else may try.
+All compete for the ephemeral `/controller`. The broker that creates it begins a term (`term`), with the next
+controller epoch taken in the same transaction. The others watch the node and compete again when it is deleted
+or rewritten. A previously active controller resigns first. A term that cannot take over, or whose writes are
+refused because there is a later one, ends at once. If `/controller` is still ours it is deleted, so that
+another broker may try.
 
-Losing the session with the store ends a term immediately, before anything else is processed: the
-node may belong to another broker already. Requests of administrators are events like all others.
+Losing the session with the store ends a term immediately, before any other event: the node may already belong
+to another broker. Requests of administrators are events like all others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from barnabas.cluster.coordination import (
+from barnabas.cluster.coordination.contract import (
     BadVersion,
     Check,
     Coordination,
@@ -27,32 +27,32 @@ from barnabas.cluster.coordination import (
     Stat,
     StoreFailed,
 )
-from barnabas.cluster.znode_json import MalformedZnode
-from barnabas.cluster.znodes import (
+from barnabas.cluster.coordination.store_retry import StoreRetry
+from barnabas.cluster.znodes.json_codec import MalformedZnode
+from barnabas.cluster.znodes.layout import (
     ControllerEpochZnode,
     ControllerZnode,
     PartitionState,
     ReplicaAssignment,
 )
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.config.log_config import LogConfig
-from barnabas.config.repository import ConfigRepository
-from barnabas.controller.broker_channels import BrokerChannels, StartSender
-from barnabas.controller.controller_election import Controllership, become_controller
-from barnabas.controller.controller_metrics import register_controller_metrics
-from barnabas.controller.delivery import all_over
+from barnabas.controller.channels.broker_channels import BrokerChannels, StartSender
+from barnabas.controller.channels.delivery import all_over
+from barnabas.controller.election import Controllership, become_controller
 from barnabas.controller.events import Event, EventQueue, Process
-from barnabas.controller.partition_machine import Election
-from barnabas.controller.patience import Patience
-from barnabas.controller.store import UNCLEAN_KEY, ControllerStore
+from barnabas.controller.machines.partition_machine import Election
+from barnabas.controller.metrics import register_controller_metrics
+from barnabas.controller.state.store import UNCLEAN_KEY, ControllerStore
+from barnabas.controller.state.watches import Watching
 from barnabas.controller.term import Term
-from barnabas.controller.watching import Watching
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError, NotController, StaleControllerEpoch
 from barnabas.core.ids import NO_LEADER, BrokerId, Randomness, TopicPartition
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import Cancellable, Scheduler
-from barnabas.core.waiting import Runner, within
+from barnabas.core.waiting import within
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ T = TypeVar("T")
 FIRST_REBALANCE_DELAY_MS: Final = 5_000
 LAST_WORDS_MS: Final = 1_000.0
 NO_SESSION: Final = 0
-"""The owner of a node that is not ephemeral."""
+"""Owner of a node that is not ephemeral."""
 
 
 class KafkaController:
@@ -73,10 +73,9 @@ class KafkaController:
         clock: Clock,
         scheduler: Scheduler,
         randomness: Randomness,
-        runner: Runner,
         start_sender: StartSender,
         metrics: Metrics,
-        settings: BrokerConfig | None = None,
+        config: BrokerConfig,
     ) -> None:
         self._znodes = znodes
         self._broker_id = broker_id
@@ -84,18 +83,17 @@ class KafkaController:
         self._clock = clock
         self._scheduler = scheduler
         self._randomness = randomness
-        self._runner = runner
         self._start_sender = start_sender
         self._metrics = metrics
-        self._settings = settings or BrokerConfig.load({})
-        self._patience = Patience(znodes, scheduler, runner)
-        self._store = ControllerStore(znodes, self._patience)
+        self._config = config
+        self._retry = StoreRetry(znodes, scheduler)
+        self._store = ControllerStore(znodes, self._retry)
         self._watching = Watching()
         self._term: Term | None = None
         self._rebalance: Cancellable | None = None
         self.active_controller_id: BrokerId = NO_LEADER
-        """Who is the controller, as far as this broker knows."""
-        self.events = EventQueue(self._process, clock, runner, metrics)
+        """Controller as far as this broker knows."""
+        self.events = EventQueue(self._process, clock, metrics)
         configs.on_topic_change(self._topic_config_changed)
         configs.on_broker_change(self._broker_config_changed)
         register_controller_metrics(metrics, lambda: self._term)
@@ -106,7 +104,7 @@ class KafkaController:
 
     @property
     def epoch(self) -> int:
-        """Of the present term; -1 if there is none."""
+        """Controller epoch of the present term; -1 if there is none."""
         return -1 if self._term is None else self._term.epoch
 
     @property
@@ -114,60 +112,65 @@ class KafkaController:
         return self._term
 
     async def start(self) -> None:
-        """Compete; returns once it is decided for the first time who is the controller."""
+        """Compete for the controllership; returns once the first election is decided."""
         self.events.start()
         await self.events.call("startup", self._elect)
 
     async def until_told(self, timeout_ms: float | None) -> None:
-        """Wait, if this broker is the controller, until it has itself done what it was told so far, and what
-        came of that."""
+        """Wait until this broker has carried out the controller's requests so far, if it is the controller.
+
+        The events that follow from their responses are included.
+        """
         if timeout_ms is None:
             await self._until_told()
         else:
-            await within(timeout_ms, self._until_told(), self._runner, self._scheduler)
+            await within(timeout_ms, self._until_told(), self._scheduler)
 
     async def _until_told(self) -> None:
         for _ in range(2):
             if self._term is not None:
-                await all_over(self._term.channels.undelivered(self._broker_id), self._runner)
+                await all_over(self._term.channels.undelivered(self._broker_id))
                 await self.events.call("wait", self._nothing)
 
     async def close(self) -> None:
-        """Resign, if need be, and process nothing more. What was decided is told first: the leaders that
-        this broker's own shutdown has made would be known to nobody until the next controller speaks."""
+        """Resign if necessary, and process no further event.
+
+        The requests of the last events are delivered first. Otherwise the leaders elected in this broker's
+        own controlled shutdown would stay unknown until the next controller takes over.
+        """
         term = self._term
         if term is not None and (undelivered := term.channels.undelivered()):
-            await self._at_last(all_over(undelivered, self._runner))
+            await self._at_last(all_over(undelivered))
         self._end_term()
         await self.events.close()
         if term is not None:
             try:
                 if not await self._at_last(self._give_up_node()):
-                    logger.info("the controller's node is left to the end of the session")
+                    logger.info("/controller is not deleted in time and ends with the session")
             except CoordinationError as error:
-                logger.info("the controller's node is left to the end of the session: %r", error)
+                logger.info("/controller is not deleted and ends with the session: %r", error)
 
     async def _at_last(self, work: Coroutine[Any, Any, None]) -> bool:
-        """What need not be done, if it takes long."""
-        return await within(LAST_WORDS_MS, work, self._runner, self._scheduler)
+        """Run `work`, but give it up if it takes long."""
+        return await within(LAST_WORDS_MS, work, self._scheduler)
 
-    # The session
+    # --- session ---
 
     def session_expired(self) -> None:
-        """The session is over: this broker is not the controller any more, from this moment on."""
+        """End the term at once: without its session this broker is not the controller any more."""
         self._end_term()
         self._watching.session_lost()
         self.active_controller_id = NO_LEADER
         self.events.clear_and_put("session expired", self._nothing)
 
     def session_renewed(self) -> None:
-        """There is a new session: compete again."""
+        """Compete again in the new session."""
         self.events.put("reelection", self._elect, key="elect")
 
     async def _nothing(self) -> None:
-        """The work was done before the event was queued; what came before it is gone."""
+        """Event without work, which marks a position in the queue."""
 
-    # Election
+    # --- election ---
 
     async def _elect(self) -> None:
         found = await self._watching.data(self._store, ControllerZnode.PATH, self._controller_changed)
@@ -187,9 +190,12 @@ class KafkaController:
         await self._begin_term(controllership)
 
     async def _recognise(self, named: BrokerId, stat: Stat) -> None:
-        """There is a controller. A node of our session that names somebody else, or that no term goes
-        with, is nobody's: it is given up, and somebody is elected. So is one that names nobody and goes
-        with no session; one of another session is left to whoever made it."""
+        """React to an existing `/controller`.
+
+        A node of our session that names another broker, or that belongs to no term of ours, is deleted, and
+        an election follows. The same holds for an unreadable node without a session. An unreadable node of
+        another session is left to its owner.
+        """
         self.active_controller_id = named
         is_own = stat.ephemeral_owner == self._znodes.session_id
         if is_own and named == self._broker_id and self._term is not None:
@@ -198,19 +204,23 @@ class KafkaController:
         if is_own:
             await self._give_up_node()
         elif named == NO_LEADER and stat.ephemeral_owner == NO_SESSION:
-            logger.warning("%s names nobody and belongs to no session: it is removed", ControllerZnode.PATH)
+            logger.warning(
+                "%s names no broker and belongs to no session; it is removed", ControllerZnode.PATH
+            )
             await self._delete_node(stat)
 
     async def _await_epoch(self, error: MalformedZnode) -> None:
-        """No epoch can be taken, and one that is guessed too low is refused by every broker: somebody
-        has to mend the node, and then there is an election."""
-        logger.error("nobody becomes the controller: %s", error)
+        """Wait until `/controller_epoch` is repaired, then compete again.
+
+        Without a readable epoch none can be taken, and brokers would refuse one that is guessed too low.
+        """
+        logger.error("no controller can be elected until /controller_epoch is repaired: %s", error)
         found = await self._watching.data(self._store, ControllerEpochZnode.PATH, self._controller_changed)
         if found is None or _is_epoch(found[0]):
             self._controller_changed()
 
     async def _become_controller(self) -> Controllership:
-        """Take the node and the next epoch; a lost answer is looked up."""
+        """Take the node and the next epoch; after a lost response, look up what happened."""
         before = await self._store.get(ControllerEpochZnode.PATH)
         expected = (0 if before is None else ControllerEpochZnode.decode(before[0])) + 1
         lost = False
@@ -224,10 +234,10 @@ class KafkaController:
             lost = True
             return await become_controller(self._znodes, self._broker_id, self._clock)
 
-        return await self._patience.until_answered(attempt)
+        return await self._retry.until_answered(attempt)
 
     async def _own_controllership(self, expected_epoch: int) -> Controllership | None:
-        """What an election whose answer was lost came to."""
+        """Controllership from an election whose response was lost, or None if it failed."""
         node = await self._store.get(ControllerZnode.PATH)
         epoch = await self._store.get(ControllerEpochZnode.PATH)
         if node is None or epoch is None or node[1].ephemeral_owner != self._znodes.session_id:
@@ -237,7 +247,9 @@ class KafkaController:
         return Controllership(expected_epoch, (Check(ControllerEpochZnode.PATH, epoch[1].version),))
 
     async def _begin_term(self, controllership: Controllership) -> None:
-        logger.info("broker %d is the controller with epoch %d", self._broker_id, controllership.epoch)
+        logger.info(
+            "broker %d is the controller (controller epoch %d)", self._broker_id, controllership.epoch
+        )
         channels = BrokerChannels(self._start_sender, self._clock, self._metrics)
 
         def enqueue(kind: str, process: Process, *, key: str | None = None) -> None:
@@ -246,26 +258,26 @@ class KafkaController:
         term = Term(
             self._broker_id,
             controllership.epoch,
-            ControllerStore(self._znodes, self._patience, controllership.guard),
+            ControllerStore(self._znodes, self._retry, controllership.guard),
             self._watching,
             channels,
             self._configs,
             self._randomness,
             self._metrics,
-            self._settings,
+            self._config,
             enqueue,
-            self._look_who_controls,
+            self._check_controller,
         )
         self._term = term
         self.active_controller_id = self._broker_id
-        # The node's creation fired the watch that waited for it; it must be watched again.
+        # The node's creation fired its watch, so it must be set again.
         await self._watching.existence(self._store, ControllerZnode.PATH, self._controller_changed)
         try:
             await term.take_over()
         except StaleControllerEpoch:
             raise
         except Exception:
-            logger.exception("taking over as the controller failed; this broker resigns")
+            logger.exception("broker %d resigns: taking over as the controller failed", self._broker_id)
             self._end_term()
             await self._give_up_node()
             return
@@ -274,12 +286,12 @@ class KafkaController:
     def _controller_changed(self) -> None:
         self.events.put("controller change", self._elect, key="elect")
 
-    def _look_who_controls(self) -> None:
-        """A broker says that there is a later controller."""
+    def _check_controller(self) -> None:
+        """Compete again, because a broker has reported a later controller."""
         self.events.put("controller change", self._elect, key="elect")
 
     async def _give_up_node(self) -> None:
-        """Delete `/controller` if it is this session's, so that somebody is elected."""
+        """Delete `/controller` if it belongs to this session, so that another broker is elected."""
         found = await self._store.get(ControllerZnode.PATH)
         if found is not None and found[1].ephemeral_owner == self._znodes.session_id:
             await self._delete_node(found[1])
@@ -288,19 +300,19 @@ class KafkaController:
         try:
             await self._znodes.delete(ControllerZnode.PATH, stat.version)
         except (NoNode, BadVersion):
-            logger.debug("the controller's node changed hands")
+            logger.debug("%s was deleted or rewritten meanwhile", ControllerZnode.PATH)
 
     def _end_term(self) -> None:
         term, self._term = self._term, None
         if term is None:
             return
-        logger.info("broker %d resigns as the controller of epoch %d", self._broker_id, term.epoch)
+        logger.info("broker %d resigns as the controller (controller epoch %d)", self._broker_id, term.epoch)
         if self._rebalance is not None:
             self._rebalance.cancel()
             self._rebalance = None
         term.close()
 
-    # Events
+    # --- events ---
 
     def _put_for(self, term: Term, kind: str, process: Process, key: str | None) -> None:
         async def in_term() -> None:
@@ -311,19 +323,21 @@ class KafkaController:
             self.events.put(kind, in_term, key=None if key is None else (term.epoch, key))
 
     async def _process(self, event: Event) -> None:
-        """Process one event, then tell the brokers what came of it, even if it failed half-way:
-        what was written to the store must reach them."""
+        """Process one event, then flush the batch, even if the event failed half-way.
+
+        Changes that were written to the store must reach the brokers.
+        """
         try:
             await event.process()
         except StaleControllerEpoch as error:
-            logger.info("%s: %s; this broker resigns", event.kind, error.message)
+            logger.info("controller event %s: %s; broker resigns", event.kind, error.message)
             await self._resign()
         except KafkaError as error:
-            logger.info("%s: %s", event.kind, error.message)
+            logger.info("controller event %s: %s", event.kind, error.message)
         except (SessionExpired, SessionClosed, StoreFailed) as error:
-            logger.warning("%s ended with the session: %r", event.kind, error)
+            logger.warning("controller event %s ended with the session: %r", event.kind, error)
         except Exception:
-            logger.exception("the event '%s' failed", event.kind)
+            logger.exception("controller event %s failed", event.kind)
         if self._term is not None:
             self._term.batch.flush()
 
@@ -332,10 +346,10 @@ class KafkaController:
         try:
             await self._elect()
         except (CoordinationError, KafkaError) as error:
-            logger.warning("the new controller is not known yet: %r", error)
+            logger.warning("the active controller is not known yet: %r", error)
 
     async def _in_term(self, kind: str, process: Callable[[Term], Awaitable[T]]) -> T:
-        """Run an administrator's request as an event; NOT_CONTROLLER if this broker is not."""
+        """Run a request as an event; NOT_CONTROLLER if this broker is not the controller."""
 
         async def run() -> T:
             term = self._term
@@ -354,10 +368,10 @@ class KafkaController:
         except (StaleControllerEpoch, CoordinationError) as error:
             raise NotController("this broker is no longer the controller") from error
 
-    # What administrators and brokers ask for
+    # --- requests of administrators and brokers ---
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move leaderships off a broker that is about to stop; returns what it still leads."""
+        """Move leaderships off a broker that is about to stop; returns the partitions that it still leads."""
         return await self._in_term(
             "controlled shutdown", lambda term: term.brokers.controlled_shutdown(broker_id, broker_epoch)
         )
@@ -365,7 +379,7 @@ class KafkaController:
     async def elect_leaders(
         self, election: Election, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, PartitionState | KafkaError]:
-        """Elect leaders of these partitions, or of all; the new state of each, or why there is none."""
+        """Elect leaders of these partitions, or of all; the new state of each, or the error."""
         return await self._in_term("leader election", lambda term: term.elections.elect(election, partitions))
 
     async def alter_partition_reassignments(
@@ -374,7 +388,7 @@ class KafkaController:
         *,
         allow_replication_factor_change: bool = True,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Move partitions, or cancel their moves (None); per partition None or what was wrong."""
+        """Reassign partitions, or cancel their reassignments (None); per partition None or the error."""
         return await self._in_term(
             "reassignment",
             lambda term: term.reassignment.alter(
@@ -385,14 +399,14 @@ class KafkaController:
     async def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ReplicaAssignment]:
-        """The moves under way."""
+        """Ongoing reassignments."""
 
         async def ongoing(term: Term) -> dict[TopicPartition, ReplicaAssignment]:
             return term.reassignment.ongoing(partitions)
 
         return await self._in_term("list reassignments", ongoing)
 
-    # Settings and the balance of leaders
+    # --- settings and the leader rebalance ---
 
     def _topic_config_changed(self, topic: str, config: LogConfig) -> None:
         term = self._term
@@ -414,14 +428,14 @@ class KafkaController:
 
     def _schedule_rebalance(self, delay_ms: float) -> None:
         term = self._term
-        if term is None or not self._settings.auto_leader_rebalance_enable:
+        if term is None or not self._config.auto_leader_rebalance_enable:
             return
 
         async def rebalance() -> None:
             try:
                 await term.rebalance()
             finally:
-                self._schedule_rebalance(1_000.0 * self._settings.leader_imbalance_check_interval_seconds)
+                self._schedule_rebalance(1_000.0 * self._config.leader_imbalance_check_interval_seconds)
 
         self._rebalance = self._scheduler.after(
             delay_ms, lambda: self._put_for(term, "leader rebalance", rebalance, "rebalance")
@@ -429,11 +443,11 @@ class KafkaController:
 
 
 def _named(data: bytes) -> BrokerId:
-    """Who is the controller according to its node; nobody if that cannot be read."""
+    """Broker id in `/controller`; NO_LEADER if it cannot be read."""
     try:
         return ControllerZnode.decode(data)
     except MalformedZnode as error:
-        logger.error("%s names nobody: %s", ControllerZnode.PATH, error)
+        logger.error("%s cannot be read: %s", ControllerZnode.PATH, error)
         return NO_LEADER
 
 

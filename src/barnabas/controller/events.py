@@ -1,10 +1,9 @@
-"""The controller's queue: first in, first out, one event at a time.
+"""Event queue of the controller: first in, first out, one event at a time.
 
-Everything that the controller does is an event, so nothing that it knows changes under its hands
-while it waits for the store. What only says "look again" (a watch fired) is queued once, however
-often it happened, as long as nobody has looked. When the session is lost or the controller closes,
-everything queued is dropped and one last event goes in its place; who waits for an answer gets
-NOT_CONTROLLER.
+Everything that the controller does is an event, so its context does not change while an event waits for the
+store. An event that only says "read again" (a watch fired) is queued once until it runs. When the session is
+lost or the controller closes, all queued events are dropped and one last event replaces them. Callers that
+wait for a dropped event get NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import NotController
-from barnabas.core.metrics import Metrics
-from barnabas.core.sweeping import sweeping
-from barnabas.core.waiting import Future, Runner, Task
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.waiting import Future, Task, future
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +39,13 @@ class Event:
 
 
 class EventQueue:
-    """`handle` processes one event; it is given the event's own `process`. What it lets escape is logged, and
-    those behind it have their turn."""
+    """Queue of events. `handle` processes one event and calls its `process`.
 
-    def __init__(
-        self, handle: Callable[[Event], Awaitable[None]], clock: Clock, runner: Runner, metrics: Metrics
-    ) -> None:
+    An error that escapes from `handle` is logged, and the next event runs.
+    """
+
+    def __init__(self, handle: Callable[[Event], Awaitable[None]], clock: Clock, metrics: Metrics) -> None:
         self._handle = handle
-        self._runner = runner
         self._clock = clock
         self._metrics = metrics
         self._events: deque[Event] = deque()
@@ -58,11 +56,11 @@ class EventQueue:
         self._task: Task | None = None
         metrics.gauge(
             "kafka_controller_event_queue_size",
-            "Events that wait for the controller.",
+            "Controller events that wait to be processed.",
             lambda: len(self._events),
         )
         self._queue_time = metrics.histogram(
-            "kafka_controller_event_queue_time_ms", "How long events waited for the controller."
+            "kafka_controller_event_queue_time_ms", "Time that controller events waited to be processed."
         )
 
     def start(self) -> None:
@@ -70,7 +68,7 @@ class EventQueue:
         self._process_all()
 
     async def close(self) -> None:
-        """Drop everything, the event at hand included: it may wait for a store that never answers."""
+        """Drop all events, also the running one: it may wait for a store that never answers."""
         self._closed = True
         self._drop_all()
         if self._task is not None:
@@ -96,8 +94,8 @@ class EventQueue:
         self._process_all()
 
     async def call(self, kind: str, process: Callable[[], Awaitable[T]]) -> T:
-        """What `process` returns or raises when its turn has come."""
-        answer: Future[T] = self._runner.future()
+        """Run `process` as an event; returns its result or raises its error."""
+        answer: Future[T] = future()
 
         async def run() -> None:
             try:
@@ -106,7 +104,7 @@ class EventQueue:
                 if not answer.done():
                     answer.set_exception(error)
                 raise
-            except BaseException:  # it was cancelled
+            except BaseException:  # cancelled
                 preempt()
                 raise
             if not answer.done():
@@ -120,14 +118,9 @@ class EventQueue:
         return await answer
 
     def clear_and_put(self, kind: str, process: Process) -> None:
-        """Forget everything queued; what is processed next is this."""
+        """Drop all queued events; this one runs next."""
         self._drop_all()
         self.put(kind, process)
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing is queued and nothing is being processed."""
-        return not self._events and not self._is_processing
 
     def _drop_all(self) -> None:
         dropped, self._events = self._events, deque()
@@ -139,7 +132,7 @@ class EventQueue:
     def _process_all(self) -> None:
         if self._is_started and not self._is_processing and self._events:
             self._is_processing = True
-            self._task = self._runner.start(self._run())
+            self._task = Task(self._run())
 
     async def _run(self) -> None:
         while self._events:
@@ -147,11 +140,11 @@ class EventQueue:
             self._keys.discard(event.key)
             started_ms = self._clock.monotonic_ms()
             self._queue_time.observe(started_ms - event.queued_ms)
-            with sweeping("the event", event.kind):
+            with sweeping("processing the controller event", event.kind):
                 await self._handle(event)
             self._metrics.histogram(
                 "kafka_controller_event_time_ms",
-                "How long the controller took for an event.",
+                "Time that the controller took to process an event.",
                 kind=event.kind,
             ).observe(self._clock.monotonic_ms() - started_ms)
         self._is_processing = False

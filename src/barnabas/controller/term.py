@@ -1,10 +1,12 @@
-"""One broker's time as the controller, from its election to its resignation.
+"""Term of a controller, from its election to its resignation.
 
-A term owns what it knows and what it sends: the context, the batch, the channels. A resigned term is
-thrown away as a whole, so nothing of it can reach the next one. Taking over goes in a fixed order:
-watch first and read then, so that no change falls between; tell all brokers who lives; then take the
-replicas, then the partitions into their states (which elects leaders where they are missing), and
-last go on with what the former controller had begun.
+A term owns its state and its requests: the context, the batch, the channels. A resigned term is dropped as a
+whole, so nothing of it can reach the next one. A take-over has a fixed order:
+
+- set the watches before reading, so that no change is missed;
+- send all brokers the live brokers;
+- take over the replica states, then the partition states, which elects missing leaders;
+- resume what the previous controller had begun.
 """
 
 from __future__ import annotations
@@ -13,43 +15,47 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode
-from barnabas.cluster.notification_znodes import (
+from barnabas.cluster.znodes.brokers import BrokerIdZnode
+from barnabas.cluster.znodes.layout import ControllerEpochZnode, TopicZnode
+from barnabas.cluster.znodes.notifications import (
     DeleteTopicsZnode,
     IsrChangeZnode,
     LogDirEventZnode,
     PreferredReplicaElectionZnode,
     ReassignPartitionsZnode,
 )
-from barnabas.cluster.znodes import ControllerEpochZnode, TopicZnode
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.repository import ConfigRepository
-from barnabas.controller.broker_changes import BrokerChanges, registered_ids
-from barnabas.controller.broker_channels import BrokerChannels
-from barnabas.controller.context import ControllerContext
-from barnabas.controller.leader_elections import LeaderElections
-from barnabas.controller.leader_selection import without_returned
-from barnabas.controller.partition_machine import PartitionMachine
-from barnabas.controller.reassignment import Reassignment
-from barnabas.controller.replica_machine import ReplicaMachine
-from barnabas.controller.replica_states import PartitionReplica
-from barnabas.controller.request_batch import RequestBatch
-from barnabas.controller.store import ControllerStore
-from barnabas.controller.topic_changes import TopicChanges
-from barnabas.controller.topic_deletion import TopicDeletion
-from barnabas.controller.watching import Watching
+from barnabas.config.dynamic.repository import ConfigRepository
+from barnabas.controller.changes.brokers import BrokerChanges, registered_ids
+from barnabas.controller.changes.leader_elections import LeaderElections
+from barnabas.controller.changes.reassignment import Reassignment
+from barnabas.controller.changes.topic_deletion import TopicDeletion
+from barnabas.controller.changes.topics import TopicChanges
+from barnabas.controller.channels.broker_channels import BrokerChannels
+from barnabas.controller.channels.request_batch import RequestBatch
+from barnabas.controller.machines.leader_selection import without_returned
+from barnabas.controller.machines.partition_machine import PartitionMachine
+from barnabas.controller.machines.replica_machine import ReplicaMachine
+from barnabas.controller.machines.term_parts import TermParts
+from barnabas.controller.state.context import ControllerContext
+from barnabas.controller.state.replica_states import PartitionReplica
+from barnabas.controller.state.store import ControllerStore
+from barnabas.controller.state.watches import Watching
 from barnabas.core.errors import KafkaError, StaleControllerEpoch
 from barnabas.core.ids import BrokerId, Randomness, TopicPartition
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataResponse
 
 logger = logging.getLogger(__name__)
 
-UNHEARD_MS_MAX: Final = 30_000
-"""How long before the end of a controller it may have written what some broker has not heard of. The store's
-clock says when that was, so it is only compared with itself; its session may have outlived the controller."""
+UNDELIVERED_MS_MAX: Final = 30_000
+"""Age before a controller's end of states that some broker may not have received.
+
+The store's clock stamps the states, so it is only compared with itself. The controller's session may have
+outlived the controller.
+"""
 
 
 class Enqueue(Protocol):
@@ -71,7 +77,7 @@ class Term:
         configs: ConfigRepository,
         randomness: Randomness,
         metrics: Metrics,
-        settings: BrokerConfig,
+        config: BrokerConfig,
         enqueue: Enqueue,
         doubt: Callable[[], None],
     ) -> None:
@@ -82,63 +88,42 @@ class Term:
         self._watching = watching
         self._enqueue = enqueue
         self._doubt = doubt
-        self._settings = settings
-        context = self.context
+        self._config = config
         self.batch = RequestBatch(
-            context, broker_id, epoch, settings.inter_broker_listener.listener_name, channels.send, self
+            self.context, broker_id, epoch, config.inter_broker_listener.listener_name, channels.send, self
         )
+        parts = TermParts(self.context, store, self.batch, watching, epoch)
         self.partitions = PartitionMachine(
-            context,
-            store,
-            self.batch,
-            epoch,
-            lambda: configs.broker_config.unclean_leader_election_enable,
-            metrics,
+            parts, lambda: configs.broker_config.unclean_leader_election_enable, metrics
         )
-        self.replicas = ReplicaMachine(context, store, self.batch, epoch)
+        self.replicas = ReplicaMachine(parts)
         self.deletion = TopicDeletion(
-            context,
-            store,
-            self.batch,
+            parts,
             self.partitions,
             self.replicas,
-            watching,
-            is_enabled=lambda: settings.delete_topic_enable,
-            tries_offline_replicas=settings.owns_store,
+            is_enabled=lambda: config.delete_topic_enable,
+            tries_offline_replicas=config.owns_store,
         )
         self.reassignment = Reassignment(
-            context,
-            store,
-            self.batch,
-            self.partitions,
-            self.replicas,
-            self.deletion,
-            watching,
-            epoch,
-            self._reassigned_isr_changed,
+            parts, self.partitions, self.replicas, self.deletion, self._reassigned_isr_changed
         )
         self.brokers = BrokerChanges(
-            context,
-            store,
-            self.batch,
+            parts,
             channels,
             self.partitions,
             self.replicas,
             self.deletion,
             self.reassignment,
-            watching,
             self._broker_modified,
         )
-        self.topics = TopicChanges(
-            context, store, self.partitions, self.replicas, watching, randomness, self._topic_modified
-        )
-        self.elections = LeaderElections(context, store, self.partitions, channels)
+        self.topics = TopicChanges(parts, self.partitions, self.replicas, randomness, self._topic_modified)
+        self.elections = LeaderElections(parts, self.partitions, channels)
 
     async def take_over(self) -> None:
-        """Read the cluster, and bring it into order."""
+        """Read the cluster's state and bring it into order."""
         context = self.context
-        # What the former controller did not hear of is in the states that are read below.
-        await self._store.delete_notes(
+        # Changes that the previous controller missed are in the states that are read below.
+        await self._store.delete_notifications(
             [f"{parent}/{name}" for parent in (LogDirEventZnode.PARENT, IsrChangeZnode.PARENT)
              for name in await self._store.children(parent)]
         )  # fmt: skip
@@ -154,7 +139,7 @@ class Term:
         await self.deletion.startup(marked)
         self.batch.add_update_metadata(context.brokers)
         self.batch.flush()
-        if self._settings.owns_store:
+        if self._config.owns_store:
             await self._elect_all()
         else:
             self.batch.complete_lists(context.brokers)
@@ -165,8 +150,11 @@ class Term:
         await self._go_on()
 
     async def _leave_out_returned(self, written_in: Mapping[TopicPartition, int]) -> None:
-        """A broker that was registered after the state of its partition was written has gone and come back
-        without any controller's noticing: treat it as one that did."""
+        """Remove restarted brokers from ISRs.
+
+        A broker whose registration is newer than a partition's state has restarted without a controller's
+        noticing. It is treated as any restarted broker.
+        """
         context = self.context
         returned = {
             partition: members
@@ -194,21 +182,21 @@ class Term:
             returned = {partition: returned[partition] for partition in present}
 
     async def _doubt_leaders(self, written_ms: Mapping[TopicPartition, int]) -> None:
-        """Who was to give up a partition when the former controller went may not have heard of it."""
+        """Doubt the leaders of recent states: a demoted broker may not have received its LeaderAndIsr."""
         node = await self._store.get(ControllerEpochZnode.PATH)
         if node is not None:
-            oldest_ms = node[1].mtime_ms - UNHEARD_MS_MAX
+            oldest_ms = node[1].mtime_ms - UNDELIVERED_MS_MAX
             self.batch.doubt_leaders([each for each, at_ms in written_ms.items() if at_ms >= oldest_ms])
 
     async def _elect_all(self) -> None:
-        """Nobody has led anything since this broker went: lead everything, in new epochs."""
-        await self.replicas.startup(tell=False)
+        """Elect all leaders in new epochs: no broker has led anything since this single broker stopped."""
+        await self.replicas.startup(notify=False)
         outcomes = await self.partitions.startup(elect_all=True)
         leaderless = [each for each in self.context.leadership if isinstance(outcomes.get(each), KafkaError)]
         self.batch.add_update_metadata(self.context.brokers, leaderless)
 
     async def _go_on(self) -> None:
-        """Take up what was asked of the former controller."""
+        """Resume the reassignments, deletions and elections of the previous controller."""
         await self._watch_request(ReassignPartitionsZnode.PATH, self.reassignment_asked)
         begun = await self.reassignment.process_request()
         await self.reassignment.resume(lambda partition, _: partition not in begun)
@@ -217,7 +205,7 @@ class Term:
         await self.elections.process_request()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Send nothing more and remove the watch handlers."""
         self.batch.clear()
         self.channels.close()
         for path in (
@@ -233,7 +221,7 @@ class Term:
         ):
             self._watching.forget(path)
 
-    # Watches
+    # --- watches ---
 
     async def _watch_children(self, path: str, process: Callable[[], Awaitable[None]]) -> list[str]:
         return await self._watching.children(
@@ -260,7 +248,7 @@ class Term:
             key=f"reassigned {partition}",
         )
 
-    # Events
+    # --- events ---
 
     async def brokers_changed(self) -> None:
         registered = await self._watch_children(BrokerIdZnode.PARENT, self.brokers_changed)
@@ -271,12 +259,12 @@ class Term:
 
     async def topic_modified(self, topic: str) -> None:
         if await self.topics.modified(topic):
-            # Nobody could tell what to delete before.
+            # The deletion mark of an unreadable topic waited for this.
             await self.topics_marked()
 
     async def topics_marked(self) -> None:
         marked = await self._watch_children(DeleteTopicsZnode.PARENT, self.topics_marked)
-        # A topic may have been made and marked before anyone looked.
+        # A topic may have been created and marked before this event.
         unknown = [topic for topic in marked if topic not in self.context.assignments]
         if unknown:
             await self.topics_changed()
@@ -285,24 +273,24 @@ class Term:
             await self.deletion.enqueue(known)
 
     async def isr_changed(self) -> None:
-        """Leaders changed ISRs: tell everyone."""
+        """Send changed ISRs to all brokers."""
         names = await self._watch_children(IsrChangeZnode.PARENT, self.isr_changed)
         paths = [f"{IsrChangeZnode.PARENT}/{name}" for name in names]
-        partitions = set().union(*await self._store.read_notes(paths, IsrChangeZnode.decode))
+        partitions = set().union(*await self._store.read_notifications(paths, IsrChangeZnode.decode))
         known = [partition for partition in sorted(partitions) if partition in self.context.leadership]
         self.context.leadership.update(await self._store.read_states(known))
         self.batch.add_update_metadata(self.context.live_or_shutting_down_broker_ids, known)
-        await self._store.delete_notes(paths)
+        await self._store.delete_notifications(paths)
         for partition in known:
             await self.reassignment.complete_if_caught_up(partition)
 
     async def log_dirs_failed(self) -> None:
         names = await self._watch_children(LogDirEventZnode.PARENT, self.log_dirs_failed)
         paths = [f"{LogDirEventZnode.PARENT}/{name}" for name in names]
-        brokers = set(await self._store.read_notes(paths, LogDirEventZnode.decode))
+        brokers = set(await self._store.read_notifications(paths, LogDirEventZnode.decode))
         if brokers:
             self.brokers.log_dirs_failed(brokers)
-        await self._store.delete_notes(paths)
+        await self._store.delete_notifications(paths)
 
     async def reassignment_asked(self) -> None:
         if await self._watch_request(ReassignPartitionsZnode.PATH, self.reassignment_asked):
@@ -313,13 +301,13 @@ class Term:
             await self.elections.process_request()
 
     async def rebalance(self) -> None:
-        await self.elections.rebalance(self._settings.leader_imbalance_per_broker_percentage)
+        await self.elections.rebalance(self._config.leader_imbalance_per_broker_percentage)
 
     async def unclean_election_enabled(self, topics: Iterable[str] | None) -> None:
-        """Partitions that wait for a replica in sync need wait no longer."""
+        """Elect leaders for partitions that wait for an in-sync replica."""
         await self.partitions.trigger_online(None if topics is None else set(topics))
 
-    # What brokers answer
+    # --- responses of brokers ---
 
     def leader_and_isr_answered(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
         if not self._is_refused("LeaderAndIsr", broker_id, response.error_code):
@@ -347,8 +335,11 @@ class Term:
             )
 
     def _take_answer(self, name: str, broker_id: int, take: Callable[[], Awaitable[None]]) -> None:
-        """When its turn comes. A broker that has gone by then was given up with all it was asked; if it is
-        back, it was asked anew, and what counts is the answer to that."""
+        """Process a response as an event, unless the broker restarted meanwhile.
+
+        A broker that has failed by then was handled with all its requests. After a restart it received them
+        again, and only the later response counts.
+        """
         answering = self.context.brokers.get(broker_id)
 
         async def take_if_same() -> None:
@@ -366,7 +357,7 @@ class Term:
     def _is_refused(self, what: str, broker_id: int, error_code: int) -> bool:
         if error_code == 0:
             return False
-        logger.warning("broker %d refused %s with error %d", broker_id, what, error_code)
+        logger.warning("broker %d: %s failed with error code %d", broker_id, what, error_code)
         if error_code == StaleControllerEpoch.code:
             self._doubt()
         return True

@@ -1,0 +1,1 @@
+"""Store changes that every broker makes: topics, settings, producer ids and imported log directories."""

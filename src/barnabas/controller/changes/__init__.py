@@ -1,0 +1,1 @@
+"""Reactions of the controller to changes: brokers, topics, deletions, reassignments, elections."""

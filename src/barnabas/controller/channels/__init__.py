@@ -1,0 +1,1 @@
+"""Requests of the controller to brokers: batches, channels, delivery."""

@@ -1,0 +1,1 @@
+"""State machines of partitions and replicas, and the selection of leaders."""

@@ -1,0 +1,1 @@
+"""Controller state: the context, its state tables, and its access to the store."""
