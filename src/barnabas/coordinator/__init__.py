@@ -1,5 +1,5 @@
-"""What replays a partition into state: group membership and offsets, and transactions.
+"""Group and transaction coordinators: state that is replayed from the partitions of internal topics.
 
-Nothing in here does I/O of its own: records go through the replicas (`log`), and whoever is asked over the
-network or in the coordination store is asked through interfaces.
+The package does no I/O of its own. Records go through the replicas (`runtime.log`). Other brokers and the
+coordination store are asked through interfaces.
 """

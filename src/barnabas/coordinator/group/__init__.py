@@ -1,1 +1,1 @@
-"""Consumer groups: who is a member, who reads what, and how far everyone has read."""
+"""Group coordinator: membership, assignment and committed offsets of consumer groups."""

@@ -1,16 +1,16 @@
-"""The group coordinator as the broker's handlers see it: the shard of each group's partition."""
+"""Group coordinator as the request handlers see it: routes to the shard of each group's partition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from barnabas.coordinator.decision import Decision
-from barnabas.coordinator.group.settings import GroupSettings
 from barnabas.coordinator.group.shard import GroupShard
-from barnabas.coordinator.routing import partition_of
-from barnabas.coordinator.runtime import CoordinatorRuntime
-from barnabas.coordinator.shard_context import NO_PRODUCER, Producer
+from barnabas.coordinator.group.state.settings import GroupSettings
+from barnabas.coordinator.producer import NO_PRODUCER, ProducerIdAndEpoch
+from barnabas.coordinator.runtime.decision import Decision, Waiter
+from barnabas.coordinator.runtime.routing import partition_of
+from barnabas.coordinator.runtime.runtime import CoordinatorRuntime
 from barnabas.core.errors import InvalidGroupId, KafkaError
 from barnabas.core.ids import Uuid
 
@@ -40,13 +40,24 @@ class GroupCoordinator:
         respond: Callable[[R], None],
         refuse: Callable[[KafkaError], None],
         *,
-        producer: Producer = NO_PRODUCER,
+        producer: ProducerIdAndEpoch = NO_PRODUCER,
     ) -> None:
         """Run an operation on the shard of the group (`CoordinatorRuntime.run`)."""
         self.runtime.run(self.partition_for(group_id), decide, respond, refuse, producer=producer)
 
+    def run_waiting(
+        self,
+        group_id: str,
+        decide: Callable[[GroupShard, Waiter[R]], Decision[R]],
+        respond: Callable[[R], None],
+        refuse: Callable[[KafkaError], None],
+    ) -> None:
+        """Run an operation whose request may wait in the shard, which keeps its waiter meanwhile."""
+        waiter = Waiter(respond, refuse)
+        self.run(group_id, lambda shard: decide(shard, waiter), waiter.respond, waiter.refuse)
+
     def topic_deleted(self, topic: str, topic_id: Uuid) -> None:
-        """Forget the offsets of a topic that is gone, in every shard."""
+        """Remove the offsets of a deleted topic in every shard."""
         self.runtime.carry_through(
             lambda shard, end_offset: shard.offset_removal.topic_deleted(topic, topic_id, end_offset)
         )
@@ -54,4 +65,4 @@ class GroupCoordinator:
 
 def check_group_id(group_id: str) -> None:
     if not group_id:
-        raise InvalidGroupId("a group id has at least one character")
+        raise InvalidGroupId("the group id is empty")

@@ -1,20 +1,39 @@
-"""One partition of `__consumer_offsets` in memory: its groups and their offsets.
+"""Shard of the group coordinator: the groups and offsets of one `__consumer_offsets` partition.
 
-The shard puts the parts together and routes: requests by the protocol of their group, records by their
-key. It is pure but for its timers; the runtime does the rest.
+The shard connects its parts and routes requests by the protocol of their group, and records by their key. It
+is pure but for its timers; the runtime does the rest.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterator
 from typing import Any
 
-from barnabas.coordinator.asking import Start
-from barnabas.coordinator.decision import Answers, CoordinatorRecord, Decision, Waiter
-from barnabas.coordinator.group.callers import Caller
-from barnabas.coordinator.group.classic_group import (
+from barnabas.coordinator.group.classic.join import ClassicJoin
+from barnabas.coordinator.group.classic.rebalance import ClassicRebalance
+from barnabas.coordinator.group.classic.requests import ClassicRequests
+from barnabas.coordinator.group.consumer.heartbeat import ConsumerHeartbeat
+from barnabas.coordinator.group.consumer.mixed_protocol import MixedProtocol
+from barnabas.coordinator.group.consumer.replay import replay_consumer_record
+from barnabas.coordinator.group.consumer.update import ConsumerUpdates
+from barnabas.coordinator.group.describe import (
+    describe_classic,
+    describe_consumer,
+)
+from barnabas.coordinator.group.migration.conversion import Conversion
+from barnabas.coordinator.group.offsets.deleted_topics import FindTopics, LostTopics
+from barnabas.coordinator.group.offsets.expiry import OffsetRemoval
+from barnabas.coordinator.group.offsets.records import (
+    OffsetLoader,
+    OffsetRecord,
+    RawRecord,
+    decode_key,
+    decode_value,
+)
+from barnabas.coordinator.group.offsets.requests import OffsetRequests
+from barnabas.coordinator.group.offsets.store import OffsetStore
+from barnabas.coordinator.group.state.classic_group import (
     COMPLETING,
     DEAD,
     PREPARING,
@@ -22,43 +41,26 @@ from barnabas.coordinator.group.classic_group import (
     ClassicGroup,
     ClassicGroupRecord,
 )
-from barnabas.coordinator.group.classic_join import ClassicJoin
-from barnabas.coordinator.group.classic_member import JoinWaiter, SyncWaiter
-from barnabas.coordinator.group.classic_rebalance import ClassicRebalance
-from barnabas.coordinator.group.classic_requests import ClassicRequests
-from barnabas.coordinator.group.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer_heartbeat import ConsumerHeartbeat
-from barnabas.coordinator.group.consumer_replay import replay_consumer_record
-from barnabas.coordinator.group.consumer_update import ConsumerUpdates
-from barnabas.coordinator.group.conversion import Conversion
-from barnabas.coordinator.group.description import (
-    describe_classic,
-    describe_consumer,
-    is_listed,
-    listed_group,
-)
-from barnabas.coordinator.group.lost_topics import LostTopics
-from barnabas.coordinator.group.mixed_protocol import MixedProtocol
-from barnabas.coordinator.group.offset_records import OffsetLoader, OffsetRecord, decode_key, decode_value
-from barnabas.coordinator.group.offset_removal import OffsetRemoval
-from barnabas.coordinator.group.offset_requests import OffsetRequests
-from barnabas.coordinator.group.offset_store import OffsetStore
-from barnabas.coordinator.group.record_schemas import GroupMetadataKey, GroupMetadataValue
-from barnabas.coordinator.group.records import GroupRecord, UnknownRecord, decode_record
-from barnabas.coordinator.group.registry import Group, GroupRegistry
-from barnabas.coordinator.group.stored_topics import FindTopics
+from barnabas.coordinator.group.state.classic_member import JoinWaiter, SyncWaiter
+from barnabas.coordinator.group.state.client_info import Caller
+from barnabas.coordinator.group.state.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.state.record_schemas import GroupMetadataKey, GroupMetadataValue
+from barnabas.coordinator.group.state.records import GroupRecord, decode_record
+from barnabas.coordinator.group.state.registry import Group, GroupRegistry
+from barnabas.coordinator.runtime.decision import Answers, CoordinatorRecord, Decision, Waiter
+from barnabas.coordinator.runtime.peers import Start
+from barnabas.coordinator.runtime.replay import LoadStep, SetAside
 from barnabas.core.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, UnknownMemberId
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.log_text import cut
 from barnabas.protocol.messages import consumer_group_describe
 from barnabas.protocol.messages.describe_groups import DescribedGroup
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from barnabas.protocol.messages.list_groups import ListedGroup
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.records.batch import RecordBatch
 from barnabas.records.record import iterate_records
-
-logger = logging.getLogger(__name__)
 
 EXPIRY_KEY = ("expiry",)
 EXPIRY_PAUSE_MS = 20
@@ -81,7 +83,7 @@ class GroupShard:
         self._lost_topics = LostTopics(registry, self.offsets, self.offset_removal, find_topics, start)
         self._loader: OffsetLoader | None = OffsetLoader(self.offsets.committed, self.offsets.forget_pending)
 
-    # Membership
+    # --- membership ---
 
     def join(
         self, request: JoinGroupRequest, caller: Caller, waiter: JoinWaiter
@@ -110,18 +112,17 @@ class GroupShard:
         return self._requests.leave(group, request)
 
     def _member_group(self, group_id: str) -> Group:
-        """A group that does not exist has no members, and that is how it is told."""
+        """The group of a member; UNKNOWN_MEMBER_ID if it does not exist."""
         group = self.groups.get(group_id)
         if group is None:
-            raise UnknownMemberId(f"there is no group {group_id}")
+            raise UnknownMemberId(f"group {group_id} does not exist")
         return group
 
-    # Administration
+    # --- administration ---
 
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Decision[list[ListedGroup]]:
-        return Decision(
-            [listed_group(group) for group in self.groups.values() if is_listed(group, states, types)]
-        )
+    def all_groups(self) -> Decision[list[Group]]:
+        """For ListGroups, which filters one by one: there may be many, and most may be hidden."""
+        return Decision(list(self.groups.values()))
 
     def describe(self, group_id: str) -> Decision[DescribedGroup]:
         group = self.groups.get(group_id)
@@ -144,35 +145,34 @@ class GroupShard:
         records: list[CoordinatorRecord] = [*self.offset_removal.tombstones(group_id), *group.tombstones()]
         return Decision(True, records, is_atomic=False)
 
-    # Replaying
+    # --- replay ---
 
-    def load_batch(self, batch: RecordBatch) -> Iterator[None]:
+    def load_batch(self, batch: RecordBatch) -> Iterator[LoadStep]:
         if batch.is_transactional:
             yield from self._load_transactional(batch)
             return
         assert self._loader is not None
-        for raw in self._loader.load(batch):
-            if raw is None:
-                yield
-            else:
-                self._replay_raw(raw.key, raw.value)
+        for step in self._loader.load(batch):
+            if not isinstance(step, RawRecord):
+                yield step
+                continue
+            try:
+                self._replay_group_record(decode_record(step.key, step.value))
+            except Exception as error:  # noqa: BLE001 - the loader counts and logs it
+                yield SetAside(step.offset, error)
 
-    def _load_transactional(self, batch: RecordBatch) -> Iterator[None]:
+    def _load_transactional(self, batch: RecordBatch) -> Iterator[LoadStep]:
         for record in iterate_records(batch):
-            if record.key is not None and record.key[:2] <= b"\0\1":
+            if record.key is None or record.key[:2] > b"\0\1":
+                continue
+            try:
                 group, topic, partition = decode_key(record.key)
                 value = None if record.value is None else decode_value(record.value)
                 offset_record = OffsetRecord(group, topic, partition, value)
                 self.offsets.replay(offset_record, record.offset, batch.producer_id)
-        yield
-
-    def _replay_raw(self, key: bytes, value: bytes | None) -> None:
-        try:
-            record = decode_record(key, value)
-        except UnknownRecord as error:
-            logger.warning("left alone in the offsets topic: %s", error)
-            return
-        self._replay_group_record(record)
+            except Exception as error:  # noqa: BLE001 - the loader counts and logs it
+                yield SetAside(record.offset, error)
+        yield None
 
     def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         if isinstance(record, OffsetRecord):
@@ -190,7 +190,7 @@ class GroupShard:
             self._forget_if_nothing(group_id)
 
     def _forget_if_nothing(self, group_id: str) -> None:
-        """A group that exists only by its offsets ends with the last of them."""
+        """Remove a group that exists only by its offsets, together with the last of them."""
         group = self.groups.get(group_id)
         if group is not None and group.is_implicit and not self.offsets.has_any(group_id):
             self.registry.remove(group_id)
@@ -204,11 +204,13 @@ class GroupShard:
                 self.registry.remove(key.group)
             else:
                 assert isinstance(value, GroupMetadataValue)
-                self.groups[key.group] = ClassicGroup.from_record(key.group, value)
+                group = self.groups[key.group] = ClassicGroup.from_record(key.group, value)
+                for member in group.members.values():
+                    member.memory = self.registry.memory.loaded_classic(member)
         else:
-            replay_consumer_record(self.registry, key, value)
+            replay_consumer_record(self.registry, key, value, record.memory)
 
-    # The life of the shard
+    # --- lifecycle ---
 
     def loaded(self) -> None:
         self._loader = None
@@ -218,15 +220,19 @@ class GroupShard:
         for group_id in self.offsets.open_transactions:
             self.registry.ensure(group_id)
         for group in list(self.groups.values()):
-            if isinstance(group, ConsumerGroup):
-                self.consumer_heartbeats.loaded(group)
-                continue
-            for member in group.members.values():
-                self.rebalance.expect_heartbeat(group, member)
-            if len(group.members) > self.registry.settings.max_size:
-                self.rebalance.prepare(group, "it was loaded with more members than a group may have")
+            with sweeping("a loaded group", cut(group.group_id)):
+                self._group_loaded(group)
         self._schedule_expiry()
         self._lost_topics.start()
+
+    def _group_loaded(self, group: Group) -> None:
+        if isinstance(group, ConsumerGroup):
+            self.consumer_heartbeats.loaded(group)
+            return
+        for member in group.members.values():
+            self.rebalance.expect_heartbeat(group, member)
+        if len(group.members) > self.registry.settings.max_size:
+            self.rebalance.prepare(group, "the loaded group exceeds group.max.size")
 
     def _schedule_expiry(self) -> None:
         interval_ms = self.registry.settings.offsets_retention_check_interval_ms
@@ -248,17 +254,21 @@ class GroupShard:
         return decision
 
     def unloaded(self) -> Answers:
-        """Whoever waits for a rebalance here must look for the new coordinator."""
+        """Responses to requests that wait for a rebalance: their clients must find the new coordinator."""
         code, answers = NotCoordinator.code, list[tuple[Waiter[Any], Any]]()
+        now_ms = self.registry.clock.now_ms()
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 continue
             state = group.state
-            group.state = DEAD
+            group.move_to(DEAD, now_ms)
             for member in group.members.values():
                 if state is PREPARING:
                     response = JoinGroupResponse(error_code=code, member_id=member.member_id)
                     answers.extend(group.complete_join(member, response))
                 elif state in (COMPLETING, STABLE):
                     answers.extend(group.complete_sync(member, SyncGroupResponse(error_code=code)))
+        # The parts of a shard refer to each other, so its memory would wait for the garbage collector.
+        self.groups.clear()
+        self.offsets.clear()
         return answers

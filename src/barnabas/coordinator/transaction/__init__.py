@@ -1,1 +1,1 @@
-"""Transactions: who may write under a transactional id, and how all of a transaction ends at once."""
+"""Transaction coordinator: transactional ids, their producers, and atomic commit or abort."""

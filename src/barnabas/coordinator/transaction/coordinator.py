@@ -1,4 +1,4 @@
-"""The transaction coordinator as the broker's handlers see it: the shard of each id's partition.
+"""Transaction coordinator as the request handlers see it: routes to the shard of each transactional id.
 
 Every method calls back exactly once.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from barnabas.coordinator.decision import Decision, Waiter
-from barnabas.coordinator.routing import partition_of
-from barnabas.coordinator.runtime import CoordinatorRuntime
-from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
-from barnabas.coordinator.transaction.settings import TransactionSettings
+from barnabas.coordinator.producer import ProducerIdAndEpoch
+from barnabas.coordinator.runtime.decision import Decision, Waiter
+from barnabas.coordinator.runtime.routing import partition_of
+from barnabas.coordinator.runtime.runtime import CoordinatorRuntime
 from barnabas.coordinator.transaction.shard import TransactionShard
+from barnabas.coordinator.transaction.state.settings import TransactionSettings
 from barnabas.core.errors import (
     ConcurrentTransactions,
     InvalidRequest,
@@ -22,7 +22,7 @@ from barnabas.core.errors import (
     UnknownServerError,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.core.sweeping import complain
+from barnabas.core.reporting.error_isolation import complain
 
 TRANSACTION_TOPIC = "__transaction_state"
 NO_PARTITION = -1
@@ -42,7 +42,7 @@ class TransactionCoordinator:
         self._partition_count = partition_count
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition that the id belongs to; none that exists while nobody can say how many there are."""
+        """Partition of the id; one that does not exist while the number of partitions is unknown."""
         count = self._partition_count()
         return NO_PARTITION if count is None else partition_of(transactional_id, count)
 
@@ -68,9 +68,10 @@ class TransactionCoordinator:
         *,
         client_transaction_version: int,
     ) -> None:
-        """Make the partitions part of the producer's transaction, which begins with the first of them.
+        """Add the partitions to the producer's transaction, which begins with the first of them.
 
-        If the last transaction is still being completed, wait a moment for that."""
+        If the previous transaction is still being completed, wait a moment for that.
+        """
         _Adding(
             self, transactional_id, producer, frozenset(partitions), client_transaction_version, answer
         ).begin()
@@ -91,7 +92,7 @@ class TransactionCoordinator:
 
 
 class _Adding:
-    """Partitions on their way into a transaction: tried once, and once more when the last one is complete."""
+    """AddPartitionsToTxn in progress: tried once, and once more when the previous transaction is complete."""
 
     __slots__ = ("_answer", "_coordinator", "_id", "_partitions", "_producer", "_version")
 
@@ -137,6 +138,7 @@ class _Adding:
 
 
 def _too_many(transactional_id: str, error: MessageTooLarge) -> KafkaError:
-    """The producer has sent nothing that is too large, and must not try it in smaller pieces."""
+    """Error for too many partitions. The producer has sent nothing too large, and must not retry in smaller
+    pieces."""
     complain("adding partitions to transactional id", transactional_id, error)
     return UnknownServerError(f"the transaction has too many partitions: {error.message}")

@@ -1,0 +1,1 @@
+"""Classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""

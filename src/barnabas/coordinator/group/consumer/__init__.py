@@ -1,0 +1,1 @@
+"""Consumer group protocol (KIP-848): heartbeats, assignment and reconciliation."""

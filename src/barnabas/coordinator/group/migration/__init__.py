@@ -1,0 +1,1 @@
+"""Conversion of groups between the classic and the consumer protocol."""

@@ -1,0 +1,1 @@
+"""Committed offsets: commit, fetch, expiry, and the offsets of deleted topics."""

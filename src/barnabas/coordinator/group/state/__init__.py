@@ -1,0 +1,1 @@
+"""State of groups: members, assignments, their records and their memory."""

@@ -1,0 +1,1 @@
+"""Runtime of both coordinators: decide, append and replay, for each partition of an internal topic."""

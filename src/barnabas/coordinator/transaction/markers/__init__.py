@@ -1,0 +1,1 @@
+"""Transaction markers: written to local and remote leaders until a transaction is complete."""

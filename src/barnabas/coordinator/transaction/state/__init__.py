@@ -1,0 +1,1 @@
+"""State of a transactional id: metadata, transitions, records and rules."""

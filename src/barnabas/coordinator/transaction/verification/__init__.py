@@ -1,0 +1,1 @@
+"""Verification of transactional writes (KIP-890)."""
