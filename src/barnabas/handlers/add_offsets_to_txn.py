@@ -1,14 +1,14 @@
 """AddOffsetsToTxn (25), v0-4. Gaps: none.
 
-The offsets that a group will commit in a transaction are records of the group's offsets partition, so that
-partition becomes part of the transaction.
+A group's transactional offsets are records of its `__consumer_offsets` partition, so that partition joins the
+transaction.
 """
 
 from __future__ import annotations
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.transaction.errors import fenced_code
-from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.coordinator.producer import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.state.errors import fenced_code
 from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.api_keys import ApiKey

@@ -1,18 +1,19 @@
 """AddPartitionsToTxn (24), v0-5. Gaps: none.
 
-Up to version 3 a producer adds partitions to its own transaction, all of them or none. Later versions are
-batched, come from brokers, and may only ask whether partitions are part of a transaction (verify only);
-there each partition has its own answer.
+Up to version 3 a producer adds partitions to its own transaction: all of them or none. Later versions come
+from brokers, in batches, and may only verify that partitions are part of a transaction. There each partition
+has its own error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
-from barnabas.coordinator.gathering import Gathering
-from barnabas.coordinator.transaction.errors import fenced_code
-from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
-from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.coordinator.producer import ProducerIdAndEpoch
+from barnabas.coordinator.runtime.fan_in import Gathering
+from barnabas.coordinator.transaction.state.errors import fenced_code
+from barnabas.coordinator.transaction.state.settings import EPOCH_BUMP_VERSION
 from barnabas.core.errors import (
     NONE,
     KafkaError,
@@ -23,6 +24,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -44,51 +46,55 @@ VERSION_WITH_EPOCH_BUMP = 5
 Codes = Mapping[TopicPartition, int]
 
 
-def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> None:
+def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Sliced[None]:
     if context.api_version >= VERSION_WITH_BATCHES:
-        _add_batched(request, context)
+        yield from _add_batched(request, context)
         return
     topics = request.v3_and_below_topics
 
     def respond(codes: Codes) -> None:
-        context.respond(
-            AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, codes))
-        )
+        context.answer_in_slices(_answer(topics, codes))
 
     producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-    _add(request.v3_and_below_transactional_id, producer, topics, context, respond)
+    yield from _add(request.v3_and_below_transactional_id, producer, topics, context, respond)
 
 
-def _add_batched(request: AddPartitionsToTxnRequest, context: RequestContext) -> None:
-    gathering: Gathering[AddPartitionsToTxnResult] = Gathering(
-        len(request.transactions),
-        lambda results: context.respond(AddPartitionsToTxnResponse(results_by_transaction=results)),
+def _answer(topics: Iterable[AddPartitionsToTxnTopic], codes: Codes) -> Sliced[AddPartitionsToTxnResponse]:
+    results = yield from _topic_results(topics, codes)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _add_batched(request: AddPartitionsToTxnRequest, context: RequestContext) -> Sliced[None]:
+    gathering: Gathering[Codes] = Gathering(
+        len(request.transactions), lambda codes: context.answer_in_slices(_answer_batched(request, codes))
     )
-    for place, transaction in enumerate(request.transactions):
-        _add_one_of_batch(place, transaction, context, gathering)
+    for index, transaction in enumerate(request.transactions):
+        yield from _add_one_of_batch(transaction, context, partial(gathering.put, index))
+
+
+def _answer_batched(
+    request: AddPartitionsToTxnRequest, codes_of: Sequence[Codes]
+) -> Sliced[AddPartitionsToTxnResponse]:
+    results = []
+    for transaction, codes in zip(request.transactions, codes_of, strict=True):
+        topic_results = yield from _topic_results(transaction.topics, codes)
+        results.append(
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=topic_results
+            )
+        )
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 def _add_one_of_batch(
-    place: int,
-    transaction: AddPartitionsToTxnTransaction,
-    context: RequestContext,
-    gathering: Gathering[AddPartitionsToTxnResult],
-) -> None:
-    def respond(codes: Codes) -> None:
-        gathering.put(
-            place,
-            AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id,
-                topic_results=_topic_results(transaction.topics, codes),
-            ),
-        )
-
+    transaction: AddPartitionsToTxnTransaction, context: RequestContext, respond: Callable[[Codes], None]
+) -> Sliced[None]:
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if not transaction.verify_only:
-        _add(transaction.transactional_id, producer, transaction.topics, context, respond)
+        yield from _add(transaction.transactional_id, producer, transaction.topics, context, respond)
         return
     partitions = _partitions(transaction.topics)
-    refused = _unknown(partitions, context)
+    refused = yield from _unknown(partitions, context)
     if refused:
         respond(refused)
         return
@@ -109,9 +115,9 @@ def _add(
     topics: Iterable[AddPartitionsToTxnTopic],
     context: RequestContext,
     respond: Callable[[Codes], None],
-) -> None:
+) -> Sliced[None]:
     partitions = _partitions(topics)
-    refused = _unknown(partitions, context)
+    refused = yield from _unknown(partitions, context)
     if refused:
         respond(refused)
         return
@@ -132,19 +138,22 @@ def _add(
     )
 
 
-def _unknown(partitions: Sequence[TopicPartition], context: RequestContext) -> Codes:
-    """All partitions are refused if one may not be written or does not exist; nothing is said otherwise.
+def _unknown(partitions: Sequence[TopicPartition], context: RequestContext) -> Sliced[Codes]:
+    """Error of the whole request: all partitions are refused if one may not be written or does not exist.
 
-    Producers never write internal topics themselves; brokers have been authorized as such.
+    Producers never write internal topics themselves. Brokers are authorized as brokers.
     """
     metadata = context.broker.metadata
-    codes = {each: UnknownTopicOrPartition.code for each in partitions if metadata.partition(*each) is None}
-    if context.api_version < VERSION_WITH_BATCHES:
-        for each in partitions:
-            if each.topic in INTERNAL_TOPICS or not context.allows(
-                Operation.WRITE, ResourceType.TOPIC, each.topic
-            ):
-                codes[each] = TopicAuthorizationFailed.code
+    codes: dict[TopicPartition, int] = {}
+    for each in partitions:
+        yield
+        if context.api_version < VERSION_WITH_BATCHES and (
+            each.topic in INTERNAL_TOPICS
+            or not context.allows(Operation.WRITE, ResourceType.TOPIC, each.topic)
+        ):
+            codes[each] = TopicAuthorizationFailed.code
+        elif metadata.partition(*each) is None:
+            codes[each] = UnknownTopicOrPartition.code
     return {each: codes.get(each, OperationNotAttempted.code) for each in partitions} if codes else {}
 
 
@@ -154,30 +163,28 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 
 def _topic_results(
     topics: Iterable[AddPartitionsToTxnTopic], codes: Codes
-) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=partition,
-                    partition_error_code=codes[TopicPartition(topic.name, partition)],
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+) -> Sliced[list[AddPartitionsToTxnTopicResult]]:
+    results = []
+    for topic in topics:
+        partitions = []
+        for partition in topic.partitions:
+            code = codes[TopicPartition(topic.name, partition)]
+            partitions.append(
+                AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+            )
+            yield
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+        yield
+    return results
 
 
 def _refused(
     request: AddPartitionsToTxnRequest, error: KafkaError, version: int
-) -> AddPartitionsToTxnResponse:
+) -> Sliced[AddPartitionsToTxnResponse]:
     if version >= VERSION_WITH_BATCHES:
         return AddPartitionsToTxnResponse(error_code=error.code)
     topics = request.v3_and_below_topics
-    codes = dict.fromkeys(_partitions(topics), error.code)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, codes))
+    return (yield from _answer(topics, dict.fromkeys(_partitions(topics), error.code)))
 
 
 ADD_PARTITIONS_TO_TXN = Api(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from barnabas.config.client_entities import IPS, EntityPath, Values
+from barnabas.config.dynamic.client_entities import IPS, EntityPath, Values
+from barnabas.core.addressing.host_lookup import UnknownHost
 from barnabas.core.errors import InvalidRequest, KafkaError
-from barnabas.core.host_lookup import UnknownHost
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -19,15 +20,16 @@ from barnabas.protocol.messages.alter_client_quotas import (
     OpData,
 )
 from barnabas.quota.keys import QUOTA_KEYS, check_value, entity_path, stored_value
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
 
 
 async def handle_alter_client_quotas(
     request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
-    paths = [_path(entry) for entry in request.entries]
+    paths = await context.spread(each(request.entries, _path))
     times = Counter(path for path in paths if not isinstance(path, KafkaError))
     results = []
     for entry, path in zip(request.entries, paths, strict=True):
@@ -59,6 +61,7 @@ async def _alter(
     if len({op.key for op in ops}) < len(ops):
         raise InvalidRequest("a quota is changed more than once")
     for op in ops:
+        await context.breathe()
         if not op.remove:
             check_value(path, op.key, op.value)
         elif op.key not in QUOTA_KEYS:
@@ -76,7 +79,7 @@ async def _alter(
 
 
 async def _check_host(path: EntityPath, context: RequestContext) -> None:
-    """The quota of an address may name a host; one that is unknown by now can still be removed."""
+    """An IP quota may name a host. An entry whose host no longer resolves can still be removed."""
     type_, name = path[0]
     if type_ == IPS and name is not None:
         try:
@@ -85,13 +88,14 @@ async def _check_host(path: EntityPath, context: RequestContext) -> None:
             raise InvalidRequest(f"{name} is not a valid IP or resolvable host") from None
 
 
-def refused(request: AlterClientQuotasRequest, error: KafkaError, _version: int) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[
-            EntryResult(error_code=error.code, error_message=error.message, entity=entry.entity)
-            for entry in request.entries
-        ]
+def refused(
+    request: AlterClientQuotasRequest, error: KafkaError, _version: int
+) -> Sliced[AlterClientQuotasResponse]:
+    entries = yield from each(
+        request.entries,
+        lambda entry: EntryResult(error_code=error.code, error_message=error.message, entity=entry.entity),
     )
+    return AlterClientQuotasResponse(entries=entries)
 
 
 ALTER_CLIENT_QUOTAS = Api(ApiKey.ALTER_CLIENT_QUOTAS, handle=handle_alter_client_quotas, refused=refused)

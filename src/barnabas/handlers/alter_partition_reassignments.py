@@ -1,12 +1,13 @@
 """AlterPartitionReassignments (45), v0-1. Gaps: none.
 
-The controller begins the moves and answers; they go on long after.
+The controller starts the reassignments and answers. They continue long after the response.
 """
 
 from __future__ import annotations
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.handlers.shared.controller_only import in_pieces
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -15,8 +16,7 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import in_pieces
-from barnabas.requests.failures import code_and_message
+from barnabas.requests.errors import code_and_message
 from barnabas.requests.registry import Api
 
 
@@ -41,16 +41,13 @@ async def handle_alter_partition_reassignments(
     except KafkaError as error:
         response.error_code, response.error_message = error.code, error.message
         return response
-    response.responses = [
-        ReassignableTopicResponse(
-            name=topic.name,
-            partitions=[
-                _result(each.partition_index, outcomes[TopicPartition(topic.name, each.partition_index)])
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            await context.breathe()
+            index = asked.partition_index
+            partitions.append(_result(index, outcomes[TopicPartition(topic.name, index)]))
+        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
     return response
 
 

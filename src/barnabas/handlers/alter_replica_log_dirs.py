@@ -1,17 +1,17 @@
-"""AlterReplicaLogDirs (34), v1-2. Gaps: a replica that is not on this broker yet cannot be given a
-directory in advance.
+"""AlterReplicaLogDirs (34), v1-2. Gaps: a replica that is not on this broker yet cannot be given a directory
+in advance.
 
-Moves replicas between the log directories of this broker. The answer says that the move has begun;
-DescribeLogDirs shows how far it is.
+Moves replicas between the log directories of this broker. The response confirms that the move has begun.
+DescribeLogDirs shows its progress.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator
 
 from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -20,13 +20,13 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
 
 
 def handle_alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
-) -> Generator[None, None, AlterReplicaLogDirsResponse]:
+) -> Sliced[AlterReplicaLogDirsResponse]:
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -1,15 +1,14 @@
 """AlterUserScramCredentials (51), v0. Gaps: none.
 
-A client sends the salted password, never the password; of it only what proves it is kept. All changes to
-one user are made or none. Any broker takes them: they are written on condition that nobody else wrote.
+A client sends the salted password, never the password. The broker stores only the keys that verify it. All
+changes to one user succeed or none. Any broker takes them: each write is conditional on the znode's version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from barnabas.config.client_entities import ClientEntities, Values, user
+from barnabas.config.dynamic.client_entities import ClientEntities, Values, user
 from barnabas.core.errors import (
     DuplicateResource,
     KafkaError,
@@ -17,6 +16,7 @@ from barnabas.core.errors import (
     UnacceptableCredential,
     UnsupportedSaslMechanism,
 )
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -25,7 +25,7 @@ from barnabas.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
 from barnabas.security.credentials.scram_credential import (
     ITERATIONS_MAX,
@@ -37,7 +37,7 @@ from barnabas.security.credentials.scram_credential import (
 
 @dataclass(slots=True)
 class _Changes:
-    """Of one user: the text of a credential by the mechanism's name, or None for one that goes."""
+    """Changes to one user: the text of a credential by mechanism name, or None for a deletion."""
 
     texts: dict[str, str | None] = field(default_factory=dict, repr=False)
     error: KafkaError | None = None
@@ -68,7 +68,7 @@ async def handle_alter_user_scram_credentials(
 
 def _changes_by_user(
     request: AlterUserScramCredentialsRequest,
-) -> Generator[None, None, dict[str, _Changes]]:
+) -> Sliced[dict[str, _Changes]]:
     by_user: dict[str, _Changes] = {}
     for deletion in request.deletions:
         _note(by_user, deletion.name, deletion.mechanism, None)
@@ -100,7 +100,7 @@ def _credential_text(mechanism: ScramMechanism, wanted: ScramCredentialUpsertion
     if wanted.iterations > ITERATIONS_MAX:
         raise UnacceptableCredential("Too many iterations")
     if not wanted.salt or len(wanted.salted_password) != mechanism.size:
-        raise UnacceptableCredential("The salt or the salted password is not one of this mechanism")
+        raise UnacceptableCredential("The salt or the salted password does not fit this mechanism")
     return ScramCredential.of_salted_password(
         mechanism, bytes(wanted.salted_password), bytes(wanted.salt), wanted.iterations
     ).encode()

@@ -1,17 +1,17 @@
 """ApiVersions (18), v0-5. Gaps: none.
 
-The first request of every modern client. The answer is derived from the table by which requests
-are served (`requests.served_versions`), so what is advertised is what is served. Its header is
-always version 0, and a version that is not served is answered in version 0 with the range of
-this API alone: the client then asks again in a language that both know.
+The first request of every modern client. The response is derived from the table by which requests are served
+(`requests.served_versions`), so the broker advertises exactly what it serves. The response header is always
+version 0. An unsupported version gets a version 0 response that holds only the range of this API. The client
+retries with a version that both know.
 
-Features: each is finalized at its highest level. `transaction.version` tells producers whether every
-transaction gets an epoch of its own, `group.version` tells consumers that the broker can assign. A feature
-that may be off (level 0) cannot be told as supported before version 4.
+Features: each is finalized at its highest level. `transaction.version` lets producers know that every
+transaction gets an epoch of its own. `group.version` lets consumers know that the broker can assign
+partitions. A feature that may be off (level 0) is not listed as supported before version 4.
 
-From version 5 a client may say which cluster and which broker it means to reach. Where a proxy or a
-reused address led it elsewhere, it is told to begin again from its bootstrap servers, before it acts on
-metadata of another cluster (KIP-1242).
+From version 5 a client may name the cluster and the broker that it expects. A proxy or a reused address may
+lead it elsewhere. The error then makes it rebootstrap, before it acts on metadata of another cluster
+(KIP-1242).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERSION_WITH_OPTIONAL_FEATURES = 4
 VERSION_WITH_DESTINATION = 5
 NO_NODE = -1
 FEATURES_EPOCH = 0
-"""The levels never change while a broker runs, so there is one epoch of them."""
+"""The levels never change while a broker runs, so one epoch is enough."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

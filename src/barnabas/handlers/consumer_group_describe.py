@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import GroupAuthorizationFailed, KafkaError, TopicAuthorizationFailed
+from barnabas.handlers.shared.chunked_queries import ask_in_chunks
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -12,7 +13,6 @@ from barnabas.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
@@ -35,9 +35,10 @@ async def handle_consumer_group_describe(
 
     groups = await ask_in_chunks(wanted, describe, context)
     if not context.broker.authorizer.allows_everything:
-        groups = [_without_secrets(group, context) for group in groups]
+        groups = [await _without_secrets(group, context) for group in groups]
     if request.include_authorized_operations:
         for group in groups:
+            await context.breathe()
             if not group.error_code:
                 group.authorized_operations = context.authorized_operations(
                     ResourceType.GROUP, group.group_id
@@ -45,20 +46,23 @@ async def handle_consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _without_secrets(group: DescribedGroup, context: RequestContext) -> DescribedGroup:
-    """A group with a topic that the caller may not describe is not described either."""
+async def _without_secrets(group: DescribedGroup, context: RequestContext) -> DescribedGroup:
+    """Replace a group that has a topic which the client may not describe by an error."""
     topics = {
         partitions.topic_name
         for member in group.members
         for assignment in (member.assignment, member.target_assignment)
         for partitions in assignment.topic_partitions
     }
-    if all(context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics):
-        return group
-    message = "the group has topics that the client may not describe"
-    return DescribedGroup(
-        error_code=TopicAuthorizationFailed.code, error_message=message, group_id=group.group_id
-    )
+    for topic in topics:
+        await context.breathe()
+        if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            return DescribedGroup(
+                error_code=TopicAuthorizationFailed.code,
+                error_message="the group has topics that the client may not describe",
+                group_id=group.group_id,
+            )
+    return group
 
 
 CONSUMER_GROUP_DESCRIBE = Api(ApiKey.CONSUMER_GROUP_DESCRIBE, handle=handle_consumer_group_describe)

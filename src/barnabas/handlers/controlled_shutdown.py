@@ -1,7 +1,7 @@
 """ControlledShutdown (7), v0-3. Gaps: none. Between brokers only.
 
-A broker that is about to stop asks the controller to move its leaderships first. It repeats this
-until nothing remains, or it has waited long enough.
+A broker that is about to stop asks the controller to move its leaderships first. It retries until it leads no
+partition, or until `controlled.shutdown.max.retries` is used up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""CreateDelegationToken (38), v1-3. Gaps: none; version 0 is one that Kafka 4 no longer serves.
+"""CreateDelegationToken (38), v1-3. Gaps: none; Kafka 4 removed v0.
 
-A token may be for somebody else (v3, KIP-373), by who may make tokens for that user. Their number
-is bounded, and so are a token's renewers.
+A client with the right to create tokens for another user may do so (v3, KIP-373). The number of tokens is
+bounded, and so are a token's renewers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 from barnabas.core.errors import InvalidRequest
 from barnabas.core.ids import Uuid
 from barnabas.core.limits import DELEGATION_TOKEN_RENEWERS_MAX
+from barnabas.handlers.shared.token_requests import check_user, tokens_for
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -18,10 +19,9 @@ from barnabas.protocol.messages.create_delegation_token import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.token_requests import check_user, tokens_for
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.credentials.delegation_token import created
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 _UNPREDICTABLE = random.SystemRandom()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.controller.topic_rules import repeated
+from barnabas.administration.topic_rules import repeated
 from barnabas.core.errors import InvalidRequest, KafkaError
+from barnabas.handlers.shared.controller_only import Deadline, charge_mutations, check_is_controller
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -12,8 +13,7 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
-from barnabas.requests.failures import as_kafka_error, code_and_message
+from barnabas.requests.errors import as_kafka_error, code_and_message
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 

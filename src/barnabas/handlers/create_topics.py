@@ -1,13 +1,14 @@
 """CreateTopics (19), v2-7. Gaps: no create-topic policy.
 
-Only the controller answers, once the topics exist here; `timeout_ms` bounds the wait.
+Only the controller answers, once its own metadata holds the topics. `timeout_ms` bounds the wait.
 """
 
 from __future__ import annotations
 
-from barnabas.controller.topic_planning import CreatedTopic
-from barnabas.controller.topic_rules import TopicSpec, repeated
+from barnabas.administration.topic_planning import CreatedTopic
+from barnabas.administration.topic_rules import TopicSpec, repeated
 from barnabas.core.errors import InvalidRequest, KafkaError, TopicAuthorizationFailed
+from barnabas.handlers.shared.controller_only import Deadline, charge_mutations, check_is_controller
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -17,8 +18,7 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
@@ -54,7 +54,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
 def _partitions(topic: CreatableTopic, context: RequestContext) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return topic.num_partitions if topic.num_partitions > 0 else context.broker.settings.num_partitions
+    return topic.num_partitions if topic.num_partitions > 0 else context.broker.config.num_partitions
 
 
 def _spec(topic: CreatableTopic) -> TopicSpec:
@@ -71,7 +71,7 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
 
 
 def _succeeded(created: CreatedTopic, context: RequestContext) -> CreatableTopicResult:
-    if context.api_version < VERSION_WITH_CONFIGS:  # thirty settings a topic, for nobody
+    if context.api_version < VERSION_WITH_CONFIGS:  # thirty configs per topic that no field carries
         return CreatableTopicResult(name=created.name, error_message=None)
     if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name, audited=False):
         return CreatableTopicResult(

@@ -1,13 +1,15 @@
-"""DeleteAcls (31), v0-3. Gaps: none. Kafka 4 dropped v0, which knows no prefixes.
+"""DeleteAcls (31), v0-3. Gaps: none. Kafka 4 removed v0, which has no prefixed patterns.
 
-What a filter finds is taken back, pattern by pattern, and answered one by one. What several filters find is
-answered where it was found first.
+ACLs that a filter matches are deleted pattern by pattern, each with its own error. An ACL that several
+filters match appears under the first of them.
 """
 
 from __future__ import annotations
 
-from barnabas.cluster.acl_replica import AclReplica
+from barnabas.cluster.stores.acl_replica import AclReplica
 from barnabas.core.errors import InvalidRequest, KafkaError, SecurityDisabled
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.acl_filters import filter_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -15,9 +17,9 @@ from barnabas.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from barnabas.requests.acl_requests import filter_of
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error, code_and_message
+from barnabas.requests.errors import as_kafka_error, code_and_message
 from barnabas.requests.registry import Api
 from barnabas.security.acl.bindings import AccessRule, AclFilter, ResourcePattern
 
@@ -43,7 +45,7 @@ async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext
 async def _delete(
     pattern: ResourcePattern, wanted: AclFilter, acls: AclReplica
 ) -> list[DeleteAclsMatchingAcl]:
-    """What was there when it was taken back, which is not always what this broker knew."""
+    """The ACLs that the store held when they were deleted, which may differ from this broker's cache."""
 
     def left(rules: frozenset[AccessRule]) -> frozenset[AccessRule]:
         return frozenset(rule for rule in rules if not wanted.finds_rule(rule))
@@ -77,8 +79,8 @@ def _failed(error: KafkaError) -> DeleteAclsFilterResult:
     return DeleteAclsFilterResult(error_code=error.code, error_message=error.message, matching_acls=[])
 
 
-def _refused(request: DeleteAclsRequest, error: KafkaError, _: int) -> DeleteAclsResponse:
-    return DeleteAclsResponse(filter_results=[_failed(error) for _ in request.filters])
+def _refused(request: DeleteAclsRequest, error: KafkaError, _: int) -> Sliced[DeleteAclsResponse]:
+    return DeleteAclsResponse(filter_results=(yield from each(request.filters, lambda _: _failed(error))))
 
 
 DELETE_ACLS = Api(ApiKey.DELETE_ACLS, handle=handle_delete_acls, refused=_refused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import GroupAuthorizationFailed, KafkaError
+from barnabas.handlers.shared.chunked_queries import ask_in_chunks
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -12,7 +13,6 @@ from barnabas.protocol.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 

@@ -1,7 +1,7 @@
 """DeleteTopics (20), v1-6. Gaps: none.
 
-Since version 6 a topic may be named by its id. The answer waits until the topic is gone from
-the metadata; its files are removed in the background.
+Since version 6 a topic may be named by its id. The response waits until the topic is gone from the metadata;
+its files are deleted in the background.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from barnabas.core.errors import (
     UnknownTopicId,
 )
 from barnabas.core.ids import ZERO_UUID
+from barnabas.handlers.shared.controller_only import Deadline, charge_mutations, check_is_controller
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -22,9 +23,9 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline, charge_mutations, check_is_controller
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
@@ -34,10 +35,10 @@ VERSION_WITH_TOPIC_IDS = 6
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     if context.api_version < VERSION_WITH_TOPIC_IDS:
-        topics = [DeleteTopicState(name=name) for name in request.topic_names]
+        topics = await context.spread(each(request.topic_names, lambda name: DeleteTopicState(name=name)))
     else:
         topics = request.topics
-    times = Counter(_identity(topic, context) for topic in topics)
+    times = Counter(await context.spread(each(topics, lambda topic: _identity(topic, context))))
     results = []
     deadline = Deadline(context, request.timeout_ms)
     for topic in topics:
@@ -61,7 +62,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
 
 
 def _identity(topic: DeleteTopicState, context: RequestContext) -> object:
-    """The same for a name and for the id of the topic that has it now, unless that is a secret."""
+    """One identity for a topic's name and its current id, unless the client may not learn the name."""
     if topic.name is None and topic.topic_id != ZERO_UUID:
         known = context.broker.metadata.topic_by_id(topic.topic_id)
         return topic.topic_id if known is None or not _may_know(known.name, context) else known.name
@@ -74,7 +75,7 @@ def _may_know(name: str, context: RequestContext, *, audited: bool = False) -> b
 
 async def _delete(result: DeletableTopicResult, context: RequestContext, deadline: Deadline) -> None:
     broker = context.broker
-    if not broker.settings.delete_topic_enable:
+    if not broker.config.delete_topic_enable:
         if context.api_version < VERSION_WITH_DELETION_DISABLED:
             raise InvalidRequest("topic deletion is disabled")
         raise TopicDeletionDisabled("delete.topic.enable is false on this broker")

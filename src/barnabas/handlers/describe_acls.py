@@ -1,10 +1,10 @@
-"""DescribeAcls (29), v0-3. Gaps: none. Kafka 4 dropped v0, which knows no prefixes."""
+"""DescribeAcls (29), v0-3. Gaps: none. Kafka 4 removed v0, which has no prefixed patterns."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from barnabas.core.errors import InvalidRequest, SecurityDisabled
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.acl_filters import filter_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_acls import (
     AclDescription,
@@ -12,7 +12,6 @@ from barnabas.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from barnabas.requests.acl_requests import filter_of
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.security.acl.bindings import ResourcePattern
@@ -20,7 +19,7 @@ from barnabas.security.acl.bindings import ResourcePattern
 
 def handle_describe_acls(
     request: DescribeAclsRequest, context: RequestContext
-) -> Generator[None, None, DescribeAclsResponse]:
+) -> Sliced[DescribeAclsResponse]:
     acls = context.broker.acls
     if acls is None:
         raise SecurityDisabled("no authorizer is configured on the broker")

@@ -1,15 +1,16 @@
 """DescribeClientQuotas (48), v0-1. Gaps: none.
 
-A filter has a component for each kind of name that an entity must have: exactly this name, the default,
-or any. A strict filter leaves out entities that have names of other kinds besides.
+A filter has a component for each entity type that an entity must have: exactly this name, the default, or any
+name. A strict filter excludes entities that also have other types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
-from barnabas.config.client_entities import IPS, EntityPath
+from barnabas.config.dynamic.client_entities import IPS, EntityPath
 from barnabas.core.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -31,7 +32,7 @@ Filter = dict[str, ComponentData]
 
 def handle_describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
-) -> Generator[None, None, DescribeClientQuotasResponse]:
+) -> Sliced[DescribeClientQuotasResponse]:
     wanted = _filter(request.components)
     entries = []
     for path, values in context.broker.configs.clients:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from barnabas.core.errors import MismatchedEndpointType, UnsupportedEndpointType
+from barnabas.handlers.shared.authorized_operations import NOT_ASKED, cluster_operations
+from barnabas.handlers.shared.endpoints import live_endpoints
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from barnabas.requests.authorized_operations import NOT_ASKED, cluster_operations
 from barnabas.requests.context import RequestContext
-from barnabas.requests.endpoints import live_endpoints
 from barnabas.requests.registry import Api
 
 _BROKERS, _CONTROLLERS = 1, 2

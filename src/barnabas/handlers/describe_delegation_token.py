@@ -1,14 +1,14 @@
-"""DescribeDelegationToken (41), v1-3. Gaps: none; version 0 is one that Kafka 4 no longer serves.
+"""DescribeDelegationToken (41), v1-3. Gaps: none; Kafka 4 removed v0.
 
-The answer holds the tokens' secrets: everybody sees those that they own, asked for or may renew, and others
-only by a right to that token or to its owner's tokens (KIP-373).
+The response holds the tokens' secrets. A user sees the tokens that it owns, requested or may renew. Other
+tokens need a right to that token or to its owner's tokens (KIP-373).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
-from barnabas.cluster.delegation_tokens import DelegationTokens
+from barnabas.cluster.stores.delegation_tokens import DelegationTokens
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.token_requests import tokens_for
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -18,15 +18,14 @@ from barnabas.protocol.messages.describe_delegation_token import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.token_requests import tokens_for
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.security.credentials.delegation_token import DelegationToken
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 
 def handle_describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
-) -> Generator[None, None, DescribeDelegationTokenResponse]:
+) -> Sliced[DescribeDelegationTokenResponse]:
     tokens = tokens_for(context)
     principal = context.exchange.connection.principal
     owners: set[KafkaPrincipal] | None = None

@@ -1,6 +1,6 @@
 """DescribeGroups (15), v0-6. Gaps: none.
 
-A group that does not exist is described as dead; since version 6 it is an error.
+A group that does not exist is described as Dead. Since version 6 it is an error.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import GroupAuthorizationFailed, GroupIdNotFound, KafkaError
+from barnabas.handlers.shared.chunked_queries import ask_in_chunks
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -15,7 +16,6 @@ from barnabas.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
@@ -39,6 +39,7 @@ async def handle_describe_groups(
 
     groups = await ask_in_chunks(wanted, describe, context)
     for group in groups:
+        await context.breathe()
         if group.error_code == GroupIdNotFound.code:
             group.group_state = DEAD
             if context.api_version < VERSION_WITH_NOT_FOUND:

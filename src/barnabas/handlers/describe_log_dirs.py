@@ -1,18 +1,18 @@
 """DescribeLogDirs (35), v1-5. Gaps: no cordoned directories.
 
-Sizes of logs per directory, and of the volume that holds it. A directory that failed is listed
-with its error and nothing else.
+Log sizes per directory, and the size of the volume that holds it. An offline directory is listed with its
+error and nothing else.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Generator
 from pathlib import Path
 
 from barnabas.core.errors import KafkaError, KafkaStorageError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,17 +23,17 @@ from barnabas.protocol.messages.describe_log_dirs import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.storage.environment import LogDirectory
+from barnabas.storage.files.environment import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
 VERSION_WITH_ERROR = 3
-"""Since then an answer has an error of its own, besides those of the directories."""
+"""Since this version the response has an error of its own, apart from those of the directories."""
 
 
 def handle_describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
-) -> Generator[None, None, DescribeLogDirsResponse]:
+) -> Sliced[DescribeLogDirsResponse]:
     manager = context.broker.replicas.log_manager
     asked: set[TopicPartition] | None = None
     if request.topics is not None:
@@ -49,9 +49,7 @@ def handle_describe_log_dirs(
     return DescribeLogDirsResponse(results=results)
 
 
-def _describe(
-    directory: LogDirectory, logs: list[Log], manager: LogManager
-) -> Generator[None, None, DescribeLogDirsResult]:
+def _describe(directory: LogDirectory, logs: list[Log], manager: LogManager) -> Sliced[DescribeLogDirsResult]:
     path = str(Path(directory.path).absolute())
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=KafkaStorageError.code, log_dir=path)
@@ -65,7 +63,7 @@ def _describe(
         by_topic[log.topic_partition.topic].append(
             DescribeLogDirsPartition(
                 partition_index=log.topic_partition.partition,
-                partition_size=log.size_bytes,
+                partition_size=log.segments.size_bytes,
                 offset_lag=_lag(log, manager),
                 is_future_key=manager.future(log.topic_partition) is log,
             )
@@ -79,7 +77,7 @@ def _describe(
 
 
 def _lag(log: Log, manager: LogManager) -> int:
-    """Of a copy on its way to another directory: what it still lacks."""
+    """Offset lag of a future replica, on its way to another directory."""
     current = manager.get(log.topic_partition)
     return 0 if current is None or current is log else max(current.log_end_offset - log.log_end_offset, 0)
 

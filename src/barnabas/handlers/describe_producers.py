@@ -1,14 +1,13 @@
 """DescribeProducers (61), v0. Gaps: none.
 
-What the leader of a partition remembers of its idempotent and transactional producers.
+Producer state of a partition at its leader: idempotent and transactional producers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition, check_topic_name
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -17,6 +16,7 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
@@ -25,15 +25,15 @@ from barnabas.storage.producers.producer_entry import ProducerEntry
 
 def handle_describe_producers(
     request: DescribeProducersRequest, context: RequestContext
-) -> Generator[None, None, DescribeProducersResponse]:
+) -> Sliced[DescribeProducersResponse]:
     known: dict[TopicPartition, PartitionResponse] = {}
     topics = []
     for topic in request.topics:
         partitions = []
         for index in topic.partition_indexes:
             topic_partition = TopicPartition(topic.name, index)
-            if topic_partition not in known:  # one that is named again has the same answer
-                known[topic_partition] = _describe(topic_partition, context)
+            if topic_partition not in known:  # a partition that is named again gets the same response
+                known[topic_partition] = yield from _describe(topic_partition, context)
             partitions.append(known[topic_partition])
             yield
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
@@ -41,7 +41,7 @@ def handle_describe_producers(
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(topic_partition: TopicPartition, context: RequestContext) -> PartitionResponse:
+def _describe(topic_partition: TopicPartition, context: RequestContext) -> Sliced[PartitionResponse]:
     answer = PartitionResponse(partition_index=topic_partition.partition)
     try:
         context.require(Operation.READ, ResourceType.TOPIC, topic_partition.topic)
@@ -50,7 +50,7 @@ def _describe(topic_partition: TopicPartition, context: RequestContext) -> Parti
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
     else:
-        answer.active_producers = [_state(entry) for entry in log.active_producers()]
+        answer.active_producers = yield from each(log.active_producers(), _state)
     return answer
 
 

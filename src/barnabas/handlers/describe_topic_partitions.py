@@ -6,9 +6,9 @@ of the next page; at most `max.request.partition.size.limit` partitions go into 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata, TopicMetadata
 from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
@@ -17,6 +17,8 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, check_topic_name
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.authorized_operations import NOT_ASKED
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -25,7 +27,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from barnabas.requests.authorized_operations import NOT_ASKED
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
@@ -33,16 +35,15 @@ from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+) -> Sliced[DescribeTopicPartitionsResponse]:
     metadata = context.broker.metadata
     asked = {topic.name for topic in request.topics}
     if not _is_valid(request.cursor, asked):
-        return DescribeTopicPartitionsResponse(
-            topics=[_failed(topic.name, InvalidRequest.code) for topic in request.topics]
-        )
+        failed = yield from each(request.topics, lambda topic: _failed(topic.name, InvalidRequest.code))
+        return DescribeTopicPartitionsResponse(topics=failed)
     start_topic, start_partition = _start(request.cursor)
     left = max(
-        1, min(context.broker.settings.max_request_partition_size_limit, request.response_partition_limit)
+        1, min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit)
     )
     response = DescribeTopicPartitionsResponse()
     denied: list[DescribeTopicPartitionsResponseTopic] = []
@@ -69,6 +70,7 @@ def handle_describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
             break
     for described in response.topics:
+        yield
         operations = context.authorized_operations(ResourceType.TOPIC, described.name or "")
         described.topic_authorized_operations = operations
     response.topics += denied
@@ -76,7 +78,7 @@ def handle_describe_topic_partitions(
 
 
 def _is_valid(cursor: Cursor | None, asked: set[str]) -> bool:
-    """A cursor points at a partition of a topic that is asked for."""
+    """Whether the cursor points at a partition of a requested topic."""
     if cursor is None:
         return True
     return cursor.partition_index >= 0 and (not asked or cursor.topic_name in asked)
@@ -118,7 +120,7 @@ def _described(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                # Null is allowed by the schema, but the Java admin client reads them unasked.
+                # The schema allows null, but the Java admin client reads these lists without a check.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=metadata.offline_replicas(partition),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.state.metadata import TransactionMetadata
 from barnabas.core.errors import KafkaError, TransactionalIdAuthorizationFailed
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.chunked_queries import ask_in_chunks
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -14,15 +16,17 @@ from barnabas.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
+
+Found = TransactionMetadata | TransactionState
+"""Metadata of a transactional id, or the response with the error that explains why there is none."""
 
 
 async def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    def describe(transactional_id: str, respond: Callable[[TransactionState], None]) -> None:
+    def describe(transactional_id: str, respond: Callable[[Found], None]) -> None:
         def refuse(error: KafkaError) -> None:
             respond(TransactionState(error_code=error.code, transactional_id=transactional_id))
 
@@ -32,22 +36,24 @@ async def handle_describe_transactions(
         context.broker.transactions.run(
             transactional_id,
             lambda shard: shard.describe(transactional_id),
-            lambda metadata: respond(_described(metadata, context)),
+            respond,
             refuse,
         )
 
-    wanted = list(dict.fromkeys(request.transactional_ids))
-    states = await ask_in_chunks(wanted, describe, context)
-    known = dict(zip(wanted, states, strict=True))  # an id that is named again has the same answer
-    return DescribeTransactionsResponse(
-        transaction_states=[known[each] for each in request.transactional_ids]
-    )
+    found = await ask_in_chunks(request.transactional_ids, describe, context)
+    states = [await context.spread(_described(state, context)) for state in found]
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described(metadata: TransactionMetadata, context: RequestContext) -> TransactionState:
-    """Topics that the caller may not describe are left out."""
+def _described(found: Found, context: RequestContext) -> Sliced[TransactionState]:
+    """The response for one transactional id, without topics that the client may not describe."""
+    if isinstance(found, TransactionState):
+        return found
+    metadata = found
+    context.budget.spend_elements(len(metadata.partitions))
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(metadata.partitions):
+        yield
         if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, audited=False):
             topics.setdefault(topic, []).append(partition)
     return TransactionState(

@@ -1,16 +1,16 @@
 """DescribeUserScramCredentials (50), v0. Gaps: none.
 
-Which mechanisms users can log in by, and with how many iterations; the credentials themselves leave the
-broker by no answer.
+SCRAM mechanisms and iterations of each user. No response holds the credentials themselves.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
-from barnabas.config.client_entities import USERS, ClientEntities, Values, user
+from barnabas.config.dynamic.client_entities import USERS, ClientEntities, Values, user
 from barnabas.core.errors import DuplicateResource, KafkaError, ResourceNotFound
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -25,7 +25,7 @@ from barnabas.security.credentials.scram_credential import ScramCredential, Scra
 
 def handle_describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
+) -> Sliced[DescribeUserScramCredentialsResponse]:
     clients = context.broker.configs.clients
     results = []
     if not request.users:
@@ -74,7 +74,7 @@ def _infos(values: Values) -> list[CredentialInfo]:
             try:
                 iterations = ScramCredential.decode(mechanism, text).iterations
             except ValueError:
-                continue  # nobody can log in by it
+                continue  # no client can log in by it
             infos.append(CredentialInfo(mechanism=mechanism.number, iterations=iterations))
     return infos
 

@@ -1,14 +1,12 @@
 """ElectLeaders (43), v0-2. Gaps: none.
 
-The controller elects, and the answer waits until this broker has heard of the new leaders.
+The controller elects, and the response waits until this broker's metadata names the new leaders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from barnabas.cluster.znodes import PartitionState
-from barnabas.controller.partition_machine import Election
+from barnabas.cluster.znodes.layout import PartitionState
+from barnabas.controller.machines.partition_machine import Election
 from barnabas.core.errors import (
     NONE,
     ElectionNotNeeded,
@@ -17,6 +15,8 @@ from barnabas.core.errors import (
     RequestTimedOut,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.controller_only import Deadline, in_pieces
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -24,17 +24,19 @@ from barnabas.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import Deadline, in_pieces
-from barnabas.requests.failures import code_and_message
+from barnabas.requests.errors import code_and_message
 from barnabas.requests.registry import Api
 
 _PREFERRED, _UNCLEAN = 0, 1
 VERSION_WITH_ERROR = 1
-"""Since then an answer has an error of its own, besides those of the partitions."""
+"""Since this version the response has an error of its own, apart from those of the partitions."""
 
 Outcomes = dict[TopicPartition, PartitionState | KafkaError]
-"""The new state of each partition, or why there is none."""
+Errors = dict[str, list[tuple[int, KafkaError | None]]]
+"""Partitions and their errors, by topic."""
+"""New state of each partition, or the error that prevented the election."""
 
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -42,7 +44,9 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         raise InvalidRequest(f"election type {request.election_type} is not known")
     asked = None
     if request.topic_partitions is not None:
-        asked = [TopicPartition(each.topic, p) for each in request.topic_partitions for p in each.partitions]
+        asked = [
+            TopicPartition(named.topic, p) for named in request.topic_partitions for p in named.partitions
+        ]
     election = Election.PREFERRED if request.election_type == _PREFERRED else Election.OFFLINE_UNCLEAN
     deadline = Deadline(context, request.timeout_ms)
     controller = context.broker.controller
@@ -54,29 +58,24 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
             outcomes.update(await controller.elect_leaders(election, some))
     await _wait_for_leaders(outcomes, context, deadline)
     return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(topic=topic, partition_result=_results(errors))
-            for topic, errors in _by_topic(request, context, outcomes).items()
-        ]
+        replica_election_results=await context.spread(_results(_by_topic(request, context, outcomes)))
     )
 
 
-def _by_topic(
-    request: ElectLeadersRequest, context: RequestContext, outcomes: Outcomes
-) -> dict[str, list[tuple[int, KafkaError | None]]]:
-    """What is answered of each topic: of all partitions only those are named whose election was needed."""
-    by_topic: dict[str, list[tuple[int, KafkaError | None]]] = {}
+def _by_topic(request: ElectLeadersRequest, context: RequestContext, outcomes: Outcomes) -> Errors:
+    """Results by topic. A request for all partitions names only those whose election was needed."""
+    by_topic: Errors = {}
     if request.topic_partitions is None:
         by_topic = {topic.name: [] for topic in context.broker.metadata.topics()}
         for (topic, partition), outcome in outcomes.items():
             if not isinstance(outcome, ElectionNotNeeded):
                 by_topic.setdefault(topic, []).append((partition, _failure(outcome)))
         return by_topic
-    for each in request.topic_partitions:
-        by_topic.setdefault(each.topic, []).extend(
-            (partition, _failure(outcomes[TopicPartition(each.topic, partition)]))
-            for partition in each.partitions
-        )
+    for asked in request.topic_partitions:
+        errors = by_topic.setdefault(asked.topic, [])
+        for partition in asked.partitions:
+            outcome = outcomes[TopicPartition(asked.topic, partition)]
+            errors.append((partition, outcome if isinstance(outcome, KafkaError) else None))
     return by_topic
 
 
@@ -89,40 +88,47 @@ async def _wait_for_leaders(
     context: RequestContext,
     deadline: Deadline,
 ) -> None:
-    """Until this broker knows the elected leaders; those that it does not hear of time out."""
+    """Wait until this broker's metadata names the elected leaders; the others get REQUEST_TIMED_OUT."""
     metadata = context.broker.metadata
 
     def unheard_of() -> list[TopicPartition]:
         return [
-            each
-            for each, outcome in outcomes.items()
+            led
+            for led, outcome in outcomes.items()
             if isinstance(outcome, PartitionState)
-            and (known := metadata.partition(*each)) is not None
+            and (known := metadata.partition(*led)) is not None
             and known.leader_epoch < outcome.leader_epoch
         ]
 
     if not await context.broker.metadata_wait.until(lambda: not unheard_of(), deadline.left_ms()):
-        for each in unheard_of():
-            outcomes[each] = RequestTimedOut(f"this broker has not heard of the new leader of {each}")
+        for led in unheard_of():
+            outcomes[led] = RequestTimedOut(f"this broker's metadata does not name the new leader of {led}")
 
 
-def _refused(request: ElectLeadersRequest, error: KafkaError, version: int) -> ElectLeadersResponse:
+def _refused(request: ElectLeadersRequest, error: KafkaError, version: int) -> Sliced[ElectLeadersResponse]:
+    errors: Errors = {}
+    for asked in request.topic_partitions or ():
+        errors.setdefault(asked.topic, []).extend([(partition, error) for partition in asked.partitions])
+        yield
     return ElectLeadersResponse(
         error_code=error.code if version >= VERSION_WITH_ERROR else NONE,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=each.topic, partition_result=_results([(p, error) for p in each.partitions])
-            )
-            for each in request.topic_partitions or []
-        ],
+        replica_election_results=(yield from _results(errors)),
     )
 
 
-def _results(errors: Iterable[tuple[int, KafkaError | None]]) -> list[PartitionResult]:
-    coded = [(p, *code_and_message(error)) for p, error in errors]
-    return [
-        PartitionResult(partition_id=p, error_code=code, error_message=message) for p, code, message in coded
-    ]
+def _results(errors: Errors) -> Sliced[list[ReplicaElectionResult]]:
+    results = []
+    for topic, partitions in errors.items():
+        answers = yield from each(partitions, _partition_result)
+        results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
+        yield
+    return results
+
+
+def _partition_result(outcome: tuple[int, KafkaError | None]) -> PartitionResult:
+    partition, error = outcome
+    code, message = code_and_message(error)
+    return PartitionResult(partition_id=partition, error_code=code, error_message=message)
 
 
 ELECT_LEADERS = Api(ApiKey.ELECT_LEADERS, handle=handle_elect_leaders, refused=_refused)

@@ -1,13 +1,14 @@
 """EndTxn (26), v0-5. Gaps: none.
 
-Answered once the fate of the transaction is decided, which may be before every partition has been told.
-Version 5 comes from producers of transaction version 2: it ends the epoch, too, and the answer has the next.
+The coordinator answers once the outcome of the transaction is decided, possibly before every partition has
+its marker. Version 5 comes from producers of transaction version 2: it also ends the epoch, and the response
+carries the next one.
 """
 
 from __future__ import annotations
 
-from barnabas.coordinator.transaction.errors import fenced_code
-from barnabas.coordinator.transaction.settings import EPOCH_BUMP_VERSION
+from barnabas.coordinator.transaction.state.errors import fenced_code
+from barnabas.coordinator.transaction.state.settings import EPOCH_BUMP_VERSION
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

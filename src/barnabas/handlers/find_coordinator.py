@@ -1,39 +1,41 @@
 """FindCoordinator (10), v0-6. Gaps: share groups have no coordinator.
 
-The coordinator of a group is the leader of the group's partition of `__consumer_offsets`, that of a
-transactional id the leader of its partition of `__transaction_state`; both are made when somebody first
-needs them who may ask. Since version 4 one request asks for many keys.
+A group's coordinator leads the group's partition of `__consumer_offsets`. A transactional id's coordinator
+leads its partition of `__transaction_state`. Either topic is created by the first request of a client that
+may ask for it. Since version 4 one request asks for many keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.routing import partition_of
+from barnabas.coordinator.runtime.routing import partition_of
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.endpoints import Node, endpoint_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
-from barnabas.requests.endpoints import Node, endpoint_of
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
-"""By the type of key: group and transactional id."""
+"""Internal topic by key type: group, transactional id."""
 KINDS = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 VERSION_WITH_MANY_KEYS = 4
 
 
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
-) -> Generator[None, None, FindCoordinatorResponse | None]:
+) -> Sliced[FindCoordinatorResponse | None]:
     topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in context.broker.metadata:
         for key in _keys(request, context.api_version):
@@ -53,28 +55,24 @@ async def _make_topic_and_answer(
 ) -> FindCoordinatorResponse:
     try:
         await context.broker.internal_topics.ensure(topic)
-    except Exception as error:  # noqa: BLE001 - the client is told to try again, whatever it was
+    except Exception as error:  # noqa: BLE001 - every failure becomes a retriable error
         as_kafka_error(error, f"creating {topic}")
     return await context.spread(_answer(request, context))
 
 
-def _answer(
-    request: FindCoordinatorRequest, context: RequestContext
-) -> Generator[None, None, FindCoordinatorResponse]:
+def _answer(request: FindCoordinatorRequest, context: RequestContext) -> Sliced[FindCoordinatorResponse]:
     if context.api_version < VERSION_WITH_MANY_KEYS:
         found = _coordinator(request.key_type, request.key, context)
         return FindCoordinatorResponse(
             error_code=found.error_code,
-            # Before batches success has a message as well, and this is it.
+            # Before version 4 the success response has a message as well: this one.
             error_message=found.error_message if found.error_code else "NONE",
             node_id=found.node_id,
             host=found.host,
             port=found.port,
         )
-    coordinators = []
-    for key in request.coordinator_keys:
-        coordinators.append(_coordinator(request.key_type, key, context))
-        yield
+    keys = request.coordinator_keys
+    coordinators = yield from each(keys, lambda key: _coordinator(request.key_type, key, context))
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
@@ -108,11 +106,12 @@ def _unknown(key: str, error: KafkaError) -> Coordinator:
     )
 
 
-def _refused(request: FindCoordinatorRequest, error: KafkaError, version: int) -> FindCoordinatorResponse:
+def _refused(
+    request: FindCoordinatorRequest, error: KafkaError, version: int
+) -> Sliced[FindCoordinatorResponse]:
     if version >= VERSION_WITH_MANY_KEYS:
-        return FindCoordinatorResponse(
-            coordinators=[_unknown(key, error) for key in request.coordinator_keys]
-        )
+        unknown = yield from each(request.coordinator_keys, lambda key: _unknown(key, error))
+        return FindCoordinatorResponse(coordinators=unknown)
     return FindCoordinatorResponse(
         error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1
     )

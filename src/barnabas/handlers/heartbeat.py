@@ -18,7 +18,7 @@ def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> None
 
 
 def _refused(_: HeartbeatRequest, error: KafkaError, __: int) -> HeartbeatResponse:
-    """While the group is being loaded its members are not to panic."""
+    """Hide COORDINATOR_LOAD_IN_PROGRESS: members keep their assignment while the group is loaded."""
     is_loading = isinstance(error, CoordinatorLoadInProgress)
     return HeartbeatResponse(error_code=0 if is_loading else error.code)
 

@@ -1,14 +1,14 @@
 """InitProducerId (22), v0-5. Gaps: none.
 
-An idempotent producer gets a fresh id with epoch 0. It may send the id and epoch that it has
-(v3+) after an unrecoverable error; without a transactional id nothing is remembered about
-them, so it gets a fresh id too. With a transactional id the transaction coordinator decides: the
-new epoch fences whoever had the id before.
+An idempotent producer gets a new producer id with epoch 0. After an unrecoverable error it may send the id
+and epoch that it has (v3+). Without a transactional id the broker keeps no state about them, so it gets a new
+id too. With a transactional id the transaction coordinator decides, and the new epoch fences the previous
+producer.
 """
 
 from __future__ import annotations
 
-from barnabas.coordinator.transaction.errors import fenced_code
+from barnabas.coordinator.transaction.state.errors import fenced_code
 from barnabas.core.errors import ClusterAuthorizationFailed, InvalidRequest, KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -42,7 +42,7 @@ def handle_init_producer_id(
 
 
 def _check_may_write(context: RequestContext) -> None:
-    """Whoever may write anything may do so idempotently (KIP-679)."""
+    """Require WRITE on any topic, or IDEMPOTENT_WRITE on the cluster (KIP-679)."""
     if context.allows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, audited=False):
         return
     connection = context.exchange.connection
@@ -59,9 +59,10 @@ async def _wait_for_block(context: RequestContext) -> InitProducerIdResponse:
 
 def _initialize(request: InitProducerIdRequest, context: RequestContext) -> None:
     assert request.transactional_id is not None
+    owner = context.memory_owner()
     context.broker.transactions.run(
         request.transactional_id,
-        lambda shard: shard.init_producer_id(request),
+        lambda shard: shard.init_producer_id(request, owner),
         context.respond,
         context.fail,
     )

@@ -1,12 +1,11 @@
 """JoinGroup (11), v0-9. Gaps: none.
 
-The answer comes when the rebalance completes: then the leader of the group gets all members, the others
+The response waits until the rebalance completes. The leader of the group then gets all members, the others
 only the generation.
 """
 
 from __future__ import annotations
 
-from barnabas.coordinator.decision import Waiter
 from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import InvalidSessionTimeout, KafkaError
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
@@ -22,13 +21,16 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Non
     groups, settings, version = context.broker.groups, context.broker.groups.settings, context.api_version
     check_group_id(request.group_id)
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        raise InvalidSessionTimeout(f"a session of {request.session_timeout_ms} ms is not allowed")
+        raise InvalidSessionTimeout(
+            f"a session timeout of {request.session_timeout_ms} ms is not between "
+            "group.min.session.timeout.ms and group.max.session.timeout.ms"
+        )
     caller = context.caller()
-    waiter: Waiter[JoinGroupResponse] = Waiter(
-        lambda response: context.respond(_as_version_knows(response, version)), context.fail
-    )
-    groups.run(
-        request.group_id, lambda shard: shard.join(request, caller, waiter), waiter.respond, waiter.refuse
+    groups.run_waiting(
+        request.group_id,
+        lambda shard, waiter: shard.join(request, caller, waiter),
+        lambda response: context.respond(_as_version_knows(response, version)),
+        context.fail,
     )
 
 

@@ -1,16 +1,16 @@
 """LeaderAndIsr (4), v0-7. Gaps: the migration to KRaft.
 
-The controller tells which partitions this broker leads and which it follows. The settings of their
-topics are read first: a log must be made with the right ones.
+The controller assigns the partitions that this broker leads and follows. The configs of their topics are read
+first: a log is created with its topic's configs.
 """
 
 from __future__ import annotations
 
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
+from barnabas.handlers.shared.controller_orders import carried_out
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.requests.context import RequestContext
-from barnabas.requests.orders import carried_out
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
 
@@ -18,7 +18,7 @@ VERSION_WITH_TOPIC_IDS = 5
 
 
 async def lead_and_follow(request: LeaderAndIsrRequest, broker: Services) -> LeaderAndIsrResponse:
-    """The answer has the form of the newest version."""
+    """Apply the request; the response has the form of the newest version."""
     broker.replicas.check_controller(request.controller_epoch, request.broker_epoch)
     names = {state.topic_name for state in request.ungrouped_partition_states}
     names.update(topic.topic_name for topic in request.topic_states)

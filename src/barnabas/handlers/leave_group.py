@@ -1,7 +1,7 @@
 """LeaveGroup (13), v0-5. Gaps: none.
 
-Up to version 2 one member leaves, and the answer has one error; since version 3 many may leave, each with
-its own.
+Up to version 2 one member leaves, and the response has one error. Since version 3 several members may leave,
+each with its own error.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from barnabas.coordinator.group.coordinator import check_group_id
 from barnabas.core.errors import KafkaError, UnknownMemberId
 from barnabas.core.limits import DECISION_ELEMENTS_MAX
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -16,6 +17,7 @@ from barnabas.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 
@@ -34,16 +36,16 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> N
     )
 
 
-def _refused(request: LeaveGroupRequest, error: KafkaError, version: int) -> LeaveGroupResponse:
-    """A group that does not exist has none of the members, which each of them is told."""
+def _refused(request: LeaveGroupRequest, error: KafkaError, version: int) -> Sliced[LeaveGroupResponse]:
+    """UNKNOWN_MEMBER_ID for each member of a group that does not exist."""
     if not isinstance(error, UnknownMemberId):
         return LeaveGroupResponse(error_code=error.code)
-    members = [
-        MemberResponse(
+    members = yield from each(
+        request.members,
+        lambda member: MemberResponse(
             member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error.code
-        )
-        for member in request.members
-    ]
+        ),
+    )
     return _as_version_knows(LeaveGroupResponse(members=members), version)
 
 

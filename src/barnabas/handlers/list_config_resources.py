@@ -6,6 +6,7 @@ Version 0 of this key was ListClientMetricsResources, and still means that.
 from __future__ import annotations
 
 from barnabas.core.errors import UnsupportedVersion
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_numbers import ResourceType
 from barnabas.protocol.messages.list_config_resources import (
@@ -19,7 +20,7 @@ from barnabas.requests.registry import Api
 
 def handle_list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
-) -> ListConfigResourcesResponse:
+) -> Sliced[ListConfigResourcesResponse]:
     if context.api_version == 0:
         return ListConfigResourcesResponse()
     known = {int(each) for each in ResourceType}
@@ -34,13 +35,12 @@ def handle_list_config_resources(
         ResourceType.BROKER_LOGGER: brokers,
         ResourceType.GROUP: context.broker.configs.groups_with_settings(),
     }
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=int(kind))
-            for kind in sorted(wanted)
-            for name in names.get(kind, [])
-        ]
-    )
+    resources = []
+    for kind in sorted(wanted):
+        for name in names.get(kind, []):
+            resources.append(ConfigResource(resource_name=name, resource_type=int(kind)))
+            yield
+    return ListConfigResourcesResponse(config_resources=resources)
 
 
 LIST_CONFIG_RESOURCES = Api(ApiKey.LIST_CONFIG_RESOURCES, handle=handle_list_config_resources)

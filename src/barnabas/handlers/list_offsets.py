@@ -1,16 +1,15 @@
-"""ListOffsets (2), v0-11. Gaps: tiered storage, so "earliest local" is the earliest and nothing was
-ever moved to or is waiting for a tier.
+"""ListOffsets (2), v0-11. Gaps: no tiered storage, so "earliest local" is the earliest, and "latest tiered"
+and "earliest pending upload" find nothing.
 
-Besides real timestamps a request may carry one of the negative ones below. A timestamp later
-than every record has no offset: the answer is -1, which clients rely on.
+A request carries a timestamp or one of the negative constants below. A timestamp later than every record has
+no offset: the response is -1, which clients rely on.
 
-Version 0 knew no offsets of records by time: it lists where segments begin, newest first.
+Version 0 has no lookup by record timestamp: it lists the base offsets of segments, newest first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
 from typing import NamedTuple
 
 from barnabas.core.errors import (
@@ -20,6 +19,7 @@ from barnabas.core.errors import (
     OffsetNotAvailable,
     UnsupportedVersion,
 )
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -37,15 +37,15 @@ from barnabas.protocol.offset_numbers import (
     MAX_TIMESTAMP,
     READ_COMMITTED,
 )
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
-from barnabas.security.acl.vocabulary import Operation, ResourceType
-from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
+from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
+from barnabas.storage.log.time_search import search_by_time, search_max_timestamp
 
 NEVER_FOUND = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
-"""There is no remote storage."""
+"""No tiered storage."""
 
 SINCE_VERSION = {
     LATEST: 0,
@@ -70,9 +70,11 @@ class Found(NamedTuple):
 NOTHING = Found(-1, -1, -1)
 
 
-def handle_list_offsets(
-    request: ListOffsetsRequest, context: RequestContext
-) -> Generator[None, None, ListOffsetsResponse]:
+def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> Sliced[ListOffsetsResponse]:
+    if request.replica_id != CONSUMER and not context.allows(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, audited=False
+    ):
+        request.replica_id = CONSUMER  # only brokers read beyond the high watermark
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         yield
@@ -85,7 +87,8 @@ def handle_list_offsets(
             times = asked.pop((topic.name, wanted.partition_index), 0)
             if times:
                 answers = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name)).partitions
-                answers.append(_answer(topic.name, wanted, request, context, is_repeated=times > 1))
+                answer = yield from _answer(topic.name, wanted, request, context, is_repeated=times > 1)
+                answers.append(answer)
             yield
     return ListOffsetsResponse(topics=list(topics.values()))
 
@@ -97,7 +100,7 @@ def _answer(
     context: RequestContext,
     *,
     is_repeated: bool,
-) -> ListOffsetsPartitionResponse:
+) -> Sliced[ListOffsetsPartitionResponse]:
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     try:
         context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
@@ -116,7 +119,7 @@ def _answer(
         if context.api_version == 0:
             answer.old_style_offsets = _segment_starts(partition, wanted, end_offset)
             return answer
-        found = _find(partition, wanted.timestamp, end_offset)
+        found = yield from _find(partition, wanted.timestamp, end_offset, context)
         if is_behind and found is NOTHING and wanted.timestamp not in NEVER_FOUND:
             raise _not_yet(context)
     except Exception as error:  # noqa: BLE001 - each partition has its own answer
@@ -129,14 +132,14 @@ def _answer(
 
 
 def _not_yet(context: RequestContext) -> KafkaError:
-    """The leader is so new that it does not know its high watermark; old clients know another word."""
+    """A new leader does not know its high watermark yet; old clients know another error code."""
     if context.api_version >= VERSION_WITH_OFFSET_NOT_AVAILABLE:
         return OffsetNotAvailable("the high watermark is not known yet")
     return LeaderNotAvailable("the high watermark is not known yet")
 
 
 def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Where the log ends for whoever asks."""
+    """End of the log for this replica id and isolation level."""
     if request.replica_id != CONSUMER:
         return partition.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:
@@ -144,7 +147,7 @@ def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.log.high_watermark
 
 
-def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
+def _find(partition: Partition, timestamp: int, end_offset: int, context: RequestContext) -> Sliced[Found]:
     log = partition.log
     if timestamp == LATEST:
         return Found(-1, end_offset, partition.leadership.leader_epoch)
@@ -153,14 +156,17 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> Found:
         return Found(-1, start_offset, partition.epoch_for_offset(start_offset))
     if timestamp in NEVER_FOUND:
         return NOTHING
-    found = max_timestamp_offset(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from search_max_timestamp(log, context.budget)
+    else:
+        found = yield from search_by_time(log, timestamp, context.budget)
     if found is None or found.offset >= end_offset:
         return NOTHING
     return Found(found.timestamp, found.offset, found.leader_epoch)
 
 
 def _segment_starts(partition: Partition, wanted: ListOffsetsPartition, end_offset: int) -> list[int]:
-    """Version 0: the starts of segments written before a time, and the end of the log for "latest"."""
+    """Version 0: base offsets of segments written before a time, and the log end offset for "latest"."""
     log = partition.log
     marks = [
         (max(segment.base_offset, log.log_start_offset), segment.max_timestamp) for segment in log.segments

@@ -29,6 +29,7 @@ async def handle_list_partition_reassignments(
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     by_topic: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
     for (topic, partition), assignment in ongoing.items():
+        await context.breathe()
         by_topic[topic].append(
             OngoingPartitionReassignment(
                 partition_index=partition,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from barnabas.coordinator.regex import Regex
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.states import STATES_BY_NAME
+from barnabas.coordinator.group.consumer.regex import Regex
+from barnabas.coordinator.transaction.state.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.state.states import STATES_BY_NAME
 from barnabas.core.errors import KafkaError
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -23,28 +24,44 @@ from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
 def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> None:
-    wanted = _filter(request, context.broker.clock.now_ms())
-
-    def respond(parts: Iterable[Iterable[TransactionMetadata]]) -> None:
-        states = [
-            TransactionState(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                transaction_state=each.state.shown_as,
-            )
-            for part in parts
-            for each in part
-            if context.allows(
-                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, audited=False
-            )
-        ]
-        context.respond(
-            ListTransactionsResponse(unknown_state_filters=_unknown(request), transaction_states=states)
-        )
-
+    if context.broker.authorizer.allows_everything and request.transactional_id_pattern:
+        Regex(request.transactional_id_pattern)  # a broker without transactions refuses a bad pattern too
     context.broker.transactions.runtime.run_everywhere(
-        lambda shard: shard.find(wanted), respond, context.fail
+        lambda shard: shard.all_transactions(),
+        lambda parts: context.answer_in_slices(_listed(parts, request, context)),
+        context.fail,
     )
+
+
+def _listed(
+    parts: Iterable[Iterable[TransactionMetadata]], request: ListTransactionsRequest, context: RequestContext
+) -> Sliced[ListTransactionsResponse]:
+    """Transactions that match the filters and that the client may describe.
+
+    The right to an id is checked first: neither cost nor time of the response may depend on hidden ids. A
+    pattern is compiled only for a client that may see an id which it could match.
+    """
+    wanted: Callable[[TransactionMetadata], bool] | None = None
+    states = []
+    for part in parts:
+        for metadata in part:
+            yield
+            transactional_id = metadata.transactional_id
+            if not context.allows(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id, audited=False
+            ):
+                continue
+            if wanted is None:
+                wanted = _filter(request, context.broker.clock.now_ms())
+            if wanted(metadata):
+                states.append(
+                    TransactionState(
+                        transactional_id=transactional_id,
+                        producer_id=metadata.producer_id,
+                        transaction_state=metadata.state.shown_as,
+                    )
+                )
+    return ListTransactionsResponse(unknown_state_filters=_unknown(request), transaction_states=states)
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[TransactionMetadata], bool]:

@@ -1,17 +1,18 @@
 """Metadata (3), v0-13. Gaps: none.
 
-Who leads what. Null asks for all topics, and in version 0 so does an empty list; since version
-12 topics may be asked for by id. Asking for a topic that does not exist creates it, if both
-the broker's settings and the request (v4+) allow it; then the connection waits until the
-topic is made and the answer already names its leaders. What is created so counts against the
-client's quota of changes to topics.
+Brokers, topics and partition leaders. Null asks for all topics, and in version 0 so does an empty list. Since
+version 12 topics may be named by id.
+
+A topic that does not exist is created, if both `auto.create.topics.enable` and the request (v4+) allow it.
+The connection then waits until the topic exists, and the response names its leaders. Auto-creation counts
+against the client's mutation quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata, TopicMetadata
 from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
@@ -23,6 +24,10 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID, check_topic_name
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.authorized_operations import NOT_ASKED, cluster_operations
+from barnabas.handlers.shared.controller_only import charge_mutations
+from barnabas.handlers.shared.endpoints import live_endpoints
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
@@ -32,19 +37,15 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from barnabas.requests.authorized_operations import NOT_ASKED, cluster_operations
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
-from barnabas.requests.controllers import charge_mutations
-from barnabas.requests.endpoints import live_endpoints
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 PARTITIONS_PER_STEP = 64
 
 
-def handle_metadata(
-    request: MetadataRequest, context: RequestContext
-) -> Generator[None, None, MetadataResponse | None]:
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> Sliced[MetadataResponse | None]:
     metadata = context.broker.metadata
     asked = request.topics
     if asked is None or (not asked and context.api_version == 0):
@@ -55,21 +56,15 @@ def handle_metadata(
                 continue
             described = yield from _topic(topic, metadata)
             topics.append(described)
-        return _response(request, context, topics)
+        return (yield from _response(request, context, topics))
     if not _is_askable(asked, context.api_version):
-        return MetadataResponse(topics=[_refused(topic) for topic in asked], error_code=InvalidRequest.code)
-    missing = [
-        topic.name
-        for topic in asked
-        if topic.topic_id == ZERO_UUID
-        and topic.name is not None
-        and topic.name not in metadata
-        and context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-    ]
+        refused = yield from each(asked, _refused)
+        return MetadataResponse(topics=refused, error_code=InvalidRequest.code)
     failures: dict[str, KafkaError] = {}
-    may_create = request.allow_auto_topic_creation and context.broker.settings.auto_create_topics_enable
-    if missing and may_create:
-        failures = _not_creatable(missing, context)
+    may_create = request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable
+    missing = (yield from _missing(asked, context)) if may_create else []
+    if missing:
+        failures = yield from _not_creatable(missing, context)
         missing = [name for name in missing if name not in failures]
         if context.broker.quotas.is_limiting:
             failures |= yield from _above_quota(missing, context)
@@ -77,38 +72,56 @@ def handle_metadata(
         if missing:
             context.answer_with(_create_and_answer(missing, failures, request, context))
             return None
-    return _response(request, context, (yield from _asked_topics(asked, context, failures)))
+    return (yield from _asked_response(request, context, failures))
 
 
-def _not_creatable(missing: Sequence[str], context: RequestContext) -> dict[str, KafkaError]:
+def _missing(asked: Sequence[MetadataRequestTopic], context: RequestContext) -> Sliced[list[str]]:
+    """Names of topics that do not exist, among those that the client may describe."""
+    missing: dict[str, None] = {}
+    for topic in asked:
+        yield
+        name = topic.name
+        if (
+            topic.topic_id == ZERO_UUID
+            and name is not None
+            and name not in missing
+            and context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            and name not in context.broker.metadata
+        ):
+            missing[name] = None
+    return list(missing)
+
+
+def _not_creatable(missing: Sequence[str], context: RequestContext) -> Sliced[dict[str, KafkaError]]:
+    failures: dict[str, KafkaError] = {}
     if context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, audited=False):
-        return {}
-    return {
-        name: TopicAuthorizationFailed("not authorized to create it")
-        for name in missing
-        if not context.allows(Operation.CREATE, ResourceType.TOPIC, name)
-    }
+        return failures
+    for name in missing:
+        yield
+        if not context.allows(Operation.CREATE, ResourceType.TOPIC, name):
+            failures[name] = TopicAuthorizationFailed("not authorized to create it")
+    return failures
 
 
-def _above_quota(
-    missing: Sequence[str], context: RequestContext
-) -> Generator[None, None, dict[str, KafkaError]]:
-    """Charge the client for the topics that are going to be created, and name those that its quota has no
-    room for. With Apache Kafka it is the controller that refuses them, while the client hears that they are
-    not known, and asks again: nobody expects THROTTLING_QUOTA_EXCEEDED of Metadata."""
+def _above_quota(missing: Sequence[str], context: RequestContext) -> Sliced[dict[str, KafkaError]]:
+    """Charge the client's mutation quota for the topics to create, and return those above the quota.
+
+    In Apache Kafka the controller refuses them, and the client gets UNKNOWN_TOPIC_OR_PARTITION and retries.
+    Clients do not expect THROTTLING_QUOTA_EXCEEDED from Metadata.
+    """
     refused: dict[str, KafkaError] = {}
     for name in dict.fromkeys(missing):
         yield
         if (
             name in INTERNAL_TOPICS
             or _code_of_missing(name) == InvalidTopicException.code
-            or context.broker.topics.is_auto_creating(name)  # whoever came first is charged
+            or context.broker.topics.is_auto_creating(name)  # the first request is charged
         ):
             continue
         try:
-            charge_mutations(context, context.broker.settings.num_partitions, strict_since=0)
+            charge_mutations(context, context.broker.config.num_partitions, strict_since=0)
         except ThrottlingQuotaExceeded:
-            refused[name] = UnknownTopicOrPartition("the quota of changes to topics is used up")
+            refused[name] = UnknownTopicOrPartition("the controller mutation quota is used up")
     return refused
 
 
@@ -119,12 +132,18 @@ async def _create_and_answer(
     context: RequestContext,
 ) -> MetadataResponse:
     failures = failures | await context.broker.topics.auto_create(missing)
-    work = _asked_topics(request.topics or [], context, failures)
-    return _response(request, context, await context.spread(work))
+    return await context.spread(_asked_response(request, context, failures))
+
+
+def _asked_response(
+    request: MetadataRequest, context: RequestContext, failures: dict[str, KafkaError]
+) -> Sliced[MetadataResponse]:
+    topics = yield from _asked_topics(request.topics or [], context, failures)
+    return (yield from _response(request, context, topics))
 
 
 def _is_askable(asked: Sequence[MetadataRequestTopic], api_version: int) -> bool:
-    """Versions 10 and 11 have a field for the id, but only from version 12 on may it be used."""
+    """Versions 10 and 11 have a field for the id, but only version 12 and later may use it."""
     if api_version < 12:
         return all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in asked)
     return all(topic.name is not None or topic.topic_id != ZERO_UUID for topic in asked)
@@ -138,10 +157,10 @@ def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
 
 def _asked_topics(
     asked: Sequence[MetadataRequestTopic], context: RequestContext, failures: dict[str, KafkaError]
-) -> Generator[None, None, list[MetadataResponseTopic]]:
+) -> Sliced[list[MetadataResponseTopic]]:
     metadata = context.broker.metadata
     answers: dict[object, MetadataResponseTopic] = {}
-    # Names beside ids are not looked at.
+    # Names beside ids are ignored.
     asked = [topic for topic in asked if topic.topic_id != ZERO_UUID] or asked
     for topic in asked:
         yield
@@ -157,7 +176,7 @@ def _asked_topics(
             name = topic.name or ""
             known = metadata.topic(name)
         if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            # Ids are no secret; whether a name exists is one.
+            # Topic ids are no secret; the existence of a name is.
             answers[name] = MetadataResponseTopic(
                 error_code=TopicAuthorizationFailed.code,
                 name=name if topic.topic_id == ZERO_UUID else None,
@@ -182,7 +201,7 @@ def _code_of_missing(name: str) -> int:
     return UnknownTopicOrPartition.code
 
 
-def _topic(topic: TopicMetadata, metadata: MetadataCache) -> Generator[None, None, MetadataResponseTopic]:
+def _topic(topic: TopicMetadata, metadata: MetadataCache) -> Sliced[MetadataResponseTopic]:
     partitions: list[MetadataResponsePartition] = []
     for start in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
         partitions += [
@@ -208,9 +227,10 @@ def _partition(partition: PartitionMetadata, metadata: MetadataCache) -> Metadat
 
 def _response(
     request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
-) -> MetadataResponse:
+) -> Sliced[MetadataResponse]:
     if request.include_topic_authorized_operations:
         for topic in topics:
+            yield
             if topic.name is not None and topic.error_code != TopicAuthorizationFailed.code:
                 topic.topic_authorized_operations = context.authorized_operations(
                     ResourceType.TOPIC, topic.name

@@ -1,16 +1,16 @@
 """OffsetFetch (9), v0-10. Gaps: none.
 
-Versions up to 7 ask about one group, later ones about many; version 10 names topics by id. No topics
-(null) means all of which the group has committed offsets. Version 1 has no place for an error of the
-group, so every partition carries it. Version 0 is older than the coordinator: see `stored_offsets`.
+Versions up to 7 ask about one group, later ones about many. Version 10 names topics by id. A null list of
+topics means all topics with committed offsets. Version 1 has no error field for the group, so every partition
+carries the error. Version 0 predates the group coordinator: see `shared.zookeeper_offsets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 
-from barnabas.coordinator.gathering import Gathering
+from barnabas.coordinator.runtime.fan_in import Gathering
 from barnabas.core.errors import (
     GroupAuthorizationFailed,
     KafkaError,
@@ -18,6 +18,9 @@ from barnabas.core.errors import (
     UnknownTopicId,
 )
 from barnabas.core.ids import NO_OFFSET
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.chunked_queries import ask_in_chunks
+from barnabas.handlers.shared.zookeeper_offsets import fetch_stored_offsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -30,10 +33,9 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from barnabas.requests.bounded_loops import distinct, each, matching
 from barnabas.requests.context import RequestContext
-from barnabas.requests.in_chunks import ask_in_chunks
 from barnabas.requests.registry import Api
-from barnabas.requests.stored_offsets import fetch_stored_offsets
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 VERSION_WITH_GROUP_ERROR = 2
@@ -42,27 +44,31 @@ VERSION_WITH_TOPIC_IDS = 10
 PARTITIONS_AT_ONCE_MAX = 1_000
 GROUPS_AT_ONCE_MAX = 100
 
-Shaped = Callable[[list[OffsetFetchResponseGroup]], Generator[None, None, OffsetFetchResponse]]
+Shaped = Callable[[list[OffsetFetchResponseGroup]], Sliced[OffsetFetchResponse]]
 
 
-def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Generator[None, None, None]:
+def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Sliced[None]:
     if context.api_version == 0:
         context.answer_with(fetch_stored_offsets(request, context))
         return
     unknown: list[list[OffsetFetchResponseTopics]] = []
-    groups = [_only_group(request)] if context.api_version < VERSION_WITH_GROUPS else request.groups
+    if context.api_version < VERSION_WITH_GROUPS:
+        groups = [(yield from _only_group(request))]
+    else:
+        groups = yield from distinct(request.groups, _identity)
     if context.api_version >= VERSION_WITH_TOPIC_IDS:
         for group in groups:
             missing = yield from _names_for_ids(group, context)
             unknown.append(missing)
             yield
 
-    def shaped(found: list[OffsetFetchResponseGroup]) -> Generator[None, None, OffsetFetchResponse]:
+    def shaped(found: list[OffsetFetchResponseGroup]) -> Sliced[OffsetFetchResponse]:
+        yield from _hide(groups, found, context)
         if context.api_version < VERSION_WITH_GROUPS:
-            return _as_one_group(found[0], request, context.api_version)
+            return (yield from _as_one_group(found[0], request, context.api_version))
         if context.api_version < VERSION_WITH_TOPIC_IDS:
-            return _as_groups(found)
-        return _as_groups_by_id(found, unknown, context)
+            return OffsetFetchResponse(groups=found)
+        return (yield from _as_groups_by_id(found, unknown, context))
 
     if is_large(groups):
         context.answer_with(_fetch_large(groups, request, context, shaped))
@@ -70,8 +76,8 @@ def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) ->
         gathering: Gathering[OffsetFetchResponseGroup] = Gathering(
             len(groups), lambda found: context.answer_in_slices(shaped(found))
         )
-        for place, group in enumerate(groups):
-            fetch_group(group, context, partial(gathering.put, place), require_stable=request.require_stable)
+        for index, group in enumerate(groups[:GROUPS_AT_ONCE_MAX]):
+            fetch_group(group, context, partial(gathering.put, index), require_stable=request.require_stable)
 
 
 async def _fetch_large(
@@ -84,22 +90,45 @@ async def _fetch_large(
     return await context.spread(shaped(found))
 
 
-def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    """Up to version 7 the request is about one group, which is asked for as later versions do."""
-    topics = (
-        None
-        if request.topics is None
-        else [
-            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
-            for each in request.topics
-        ]
-    )
+def _identity(group: OffsetFetchRequestGroup) -> Hashable:
+    """A group whose offsets are all requested is answered once, however often it is named."""
+    if group.topics is not None:
+        return id(group)
+    return group.group_id, group.member_id, group.member_epoch
+
+
+def _only_group(request: OffsetFetchRequest) -> Sliced[OffsetFetchRequestGroup]:
+    """The single group of versions up to 7, in the form of later versions."""
+    topics = None
+    if request.topics is not None:
+        topics = yield from each(
+            request.topics,
+            lambda asked: OffsetFetchRequestTopics(
+                name=asked.name, partition_indexes=asked.partition_indexes
+            ),
+        )
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _hide(
+    groups: Sequence[OffsetFetchRequestGroup],
+    found: Sequence[OffsetFetchResponseGroup],
+    context: RequestContext,
+) -> Sliced[None]:
+    """Leave out topics that the client may not describe, where all offsets of a group are requested."""
+    if context.broker.authorizer.allows_everything:
+        return
+    for asked, answer in zip(groups, found, strict=True):
+        if asked.topics is None and not answer.error_code:
+            answer.topics = yield from matching(
+                answer.topics, lambda topic: _may_describe(topic.name, context)
+            )
+        yield
 
 
 def _as_one_group(
     group: OffsetFetchResponseGroup, request: OffsetFetchRequest, api_version: int
-) -> Generator[None, None, OffsetFetchResponse]:
+) -> Sliced[OffsetFetchResponse]:
     if group.error_code and api_version < VERSION_WITH_GROUP_ERROR:
         code, group = group.error_code, OffsetFetchResponseGroup()
         for topic in request.topics or ():
@@ -108,14 +137,14 @@ def _as_one_group(
     topics = []
     for answered in group.topics:
         partitions = []
-        for each in answered.partitions:
+        for stored in answered.partitions:
             partitions.append(
                 OffsetFetchResponsePartition(
-                    partition_index=each.partition_index,
-                    committed_offset=each.committed_offset,
-                    committed_leader_epoch=each.committed_leader_epoch,
-                    metadata=each.metadata,
-                    error_code=each.error_code,
+                    partition_index=stored.partition_index,
+                    committed_offset=stored.committed_offset,
+                    committed_leader_epoch=stored.committed_leader_epoch,
+                    metadata=stored.metadata,
+                    error_code=stored.error_code,
                 )
             )
             yield
@@ -124,15 +153,10 @@ def _as_one_group(
     return OffsetFetchResponse(error_code=group.error_code, topics=topics)
 
 
-def _as_groups(found: list[OffsetFetchResponseGroup]) -> Generator[None, None, OffsetFetchResponse]:
-    yield
-    return OffsetFetchResponse(groups=found)
-
-
 def _names_for_ids(
     group: OffsetFetchRequestGroup, context: RequestContext
-) -> Generator[None, None, list[OffsetFetchResponseTopics]]:
-    """Ids become names before the coordinator is asked; the answer to those that nobody knows."""
+) -> Sliced[list[OffsetFetchResponseTopics]]:
+    """Replace topic ids by names before the coordinator is asked; return the response for unknown ids."""
     missing: list[OffsetFetchResponseTopics] = []
     if group.topics is None:
         return missing
@@ -154,8 +178,8 @@ def _as_groups_by_id(
     found: list[OffsetFetchResponseGroup],
     unknown: list[list[OffsetFetchResponseTopics]],
     context: RequestContext,
-) -> Generator[None, None, OffsetFetchResponse]:
-    """Names become ids after the coordinator has answered."""
+) -> Sliced[OffsetFetchResponse]:
+    """Replace names by topic ids after the coordinator has answered."""
     for group, missing in zip(found, unknown, strict=True):
         topics = []
         for topic in group.topics:
@@ -170,7 +194,7 @@ def _as_groups_by_id(
 
 
 def _name_by_id(topic: OffsetFetchResponseTopics, context: RequestContext) -> bool:
-    """False for a topic that is gone: there is no id to name it by."""
+    """False for a deleted topic, which has no id."""
     known = context.broker.metadata.topic(topic.name)
     if known is None:
         return False
@@ -178,9 +202,7 @@ def _name_by_id(topic: OffsetFetchResponseTopics, context: RequestContext) -> bo
     return True
 
 
-def _refused(
-    partitions: Iterable[int], code: int
-) -> Generator[None, None, list[OffsetFetchResponsePartitions]]:
+def _refused(partitions: Iterable[int], code: int) -> Sliced[list[OffsetFetchResponsePartitions]]:
     answers = []
     for partition in partitions:
         answers.append(
@@ -192,13 +214,15 @@ def _refused(
     return answers
 
 
-# The coordinator looks up what it is asked for in one go. So a large request is divided before it gets there,
-# and the answers are put together again. Offsets of different partitions have nothing to do with each other:
-# that they are read in different turns changes nothing.
+# The coordinator looks up all offsets of a query in one turn. So a large request is divided before, and the
+# responses are joined again. Offsets of different partitions are independent: reading them in different turns
+# changes nothing.
 
 
 def is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
     if len(groups) > GROUPS_AT_ONCE_MAX:
+        return True
+    if len(groups) > 1 and any(group.topics is None for group in groups):
         return True
     left = PARTITIONS_AT_ONCE_MAX
     for group in groups:
@@ -212,18 +236,17 @@ def is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
 async def fetch_in_pieces(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, require_stable: bool
 ) -> list[OffsetFetchResponseGroup]:
-    """The answer for each group. All offsets of a group are read once, however often it is named."""
+    """Response for each group.
+
+    Offsets that the request does not name spend its budget: a group has many, and may be named under many
+    members.
+    """
 
     def fetch(piece: OffsetFetchRequestGroup, respond: Callable[[OffsetFetchResponseGroup], None]) -> None:
         fetch_group(piece, context, respond, require_stable=require_stable)
 
-    whole: dict[tuple[str, str | None, int], OffsetFetchResponseGroup] = {}
     answers = []
     for group in groups:
-        name = (group.group_id, group.member_id, group.member_epoch)
-        if group.topics is None and name in whole:
-            answers.append(whole[name])
-            continue
         answer = OffsetFetchResponseGroup(group_id=group.group_id)
         for piece in _pieces(group):
             (found,) = await ask_in_chunks([piece], fetch, context)
@@ -232,13 +255,13 @@ async def fetch_in_pieces(
                 break
             _join(answer, found)
         if group.topics is None:
-            whole[name] = answer
+            context.budget.spend_elements(sum([len(topic.partitions) for topic in answer.topics]))
         answers.append(answer)
     return answers
 
 
 def _join(answer: OffsetFetchResponseGroup, found: OffsetFetchResponseGroup) -> None:
-    """A topic that was cut into pieces is one topic in the answer."""
+    """Join the pieces of a topic into one topic of the response."""
     topics = found.topics
     if answer.topics and topics and answer.topics[-1].name == topics[0].name:
         answer.topics[-1].partitions += topics[0].partitions
@@ -253,7 +276,7 @@ def fetch_group(
     *,
     require_stable: bool,
 ) -> None:
-    """The offsets of one group, in one go; those of topics that the caller may describe."""
+    """Offsets of one group in one turn, for topics that the client may describe."""
 
     def refuse(error: KafkaError) -> None:
         respond(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code))
@@ -264,8 +287,8 @@ def fetch_group(
     allowed, denied = _by_right(group, context)
 
     def answer(found: OffsetFetchResponseGroup) -> None:
-        if not found.error_code and not context.broker.authorizer.allows_everything:
-            found.topics = [*(topic for topic in found.topics if _may_describe(topic.name, context)), *denied]
+        if not found.error_code:
+            found.topics += denied
         respond(found)
 
     context.broker.groups.run(
@@ -279,28 +302,27 @@ def fetch_group(
 def _by_right(
     group: OffsetFetchRequestGroup, context: RequestContext
 ) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """What is asked of topics that the caller may describe, and the answer for the others."""
+    """Topics that the client may describe, and the response for the others."""
     if group.topics is None or context.broker.authorizer.allows_everything:
         return group, []
-    allowed = [topic for topic in group.topics if _may_describe(topic.name, context)]
-    denied = [
-        OffsetFetchResponseTopics(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                OffsetFetchResponsePartitions(
-                    partition_index=index,
-                    committed_offset=NO_OFFSET,
-                    metadata="",
-                    error_code=TopicAuthorizationFailed.code,
-                )
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in group.topics
-        if not _may_describe(topic.name, context)
-    ]
+    allowed, denied = [], []
+    for topic in group.topics[:PARTITIONS_AT_ONCE_MAX]:  # no piece has more
+        if _may_describe(topic.name, context):
+            allowed.append(topic)
+            continue
+        indexes = topic.partition_indexes
+        refused = [_denied(index) for index in indexes[:PARTITIONS_AT_ONCE_MAX]]
+        denied.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=refused))
     return _piece(group, allowed), denied
+
+
+def _denied(index: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=NO_OFFSET,
+        metadata="",
+        error_code=TopicAuthorizationFailed.code,
+    )
 
 
 def _may_describe(topic: str, context: RequestContext) -> bool:
@@ -308,7 +330,7 @@ def _may_describe(topic: str, context: RequestContext) -> bool:
 
 
 def _pieces(group: OffsetFetchRequestGroup) -> Iterator[OffsetFetchRequestGroup]:
-    """Always one at least: the coordinator may have an error for a group of which nothing is asked."""
+    """Pieces of the query, at least one: the coordinator may have an error for a group without topics."""
     if not group.topics:
         yield group
         return

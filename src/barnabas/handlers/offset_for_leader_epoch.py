@@ -1,14 +1,13 @@
 """OffsetForLeaderEpoch (23), v2-4. Gaps: none.
 
-Says where an epoch of a partition's history ended. Consumers use it to notice that records they
-have read were truncated away; followers use it to find where their log leaves the leader's.
+End offset of a leader epoch in a partition's log. Consumers detect by it that records they have read were
+truncated. Followers find by it where their log diverges from the leader's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from barnabas.core.errors import KafkaError, TopicAuthorizationFailed
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -24,7 +23,7 @@ from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceTy
 
 def handle_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+) -> Sliced[OffsetForLeaderEpochResponse]:
     topics = []
     is_broker = context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, audited=False)
     for topic in request.topics:

@@ -1,7 +1,8 @@
-"""RenewDelegationToken (39), v1-2. Gaps: none; version 0 is one that Kafka 4 no longer serves."""
+"""RenewDelegationToken (39), v1-2. Gaps: none; Kafka 4 removed v0."""
 
 from __future__ import annotations
 
+from barnabas.handlers.shared.token_requests import tokens_for
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
@@ -9,7 +10,6 @@ from barnabas.protocol.messages.renew_delegation_token import (
 )
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
-from barnabas.requests.token_requests import tokens_for
 from barnabas.security.credentials.delegation_token import renewed
 
 

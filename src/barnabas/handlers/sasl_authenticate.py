@@ -1,6 +1,6 @@
 """SaslAuthenticate (36), v0-2. Gaps: none.
 
-As with SaslHandshake: what comes here is from a client that has no handshake to go on from.
+As with SaslHandshake, only a client without a pending handshake gets here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from barnabas.requests.registry import Api
 
 
 def handle_sasl_authenticate(
-    request: SaslAuthenticateRequest,  # noqa: ARG001 - whatever it shows
-    context: RequestContext,  # noqa: ARG001 - whoever sent it
+    request: SaslAuthenticateRequest,  # noqa: ARG001 - refused for any content
+    context: RequestContext,  # noqa: ARG001 - refused for any client
 ) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=IllegalSaslState.code,

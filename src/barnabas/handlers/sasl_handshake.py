@@ -1,7 +1,7 @@
 """SaslHandshake (17), v0-1. Gaps: none.
 
-Where a connection authenticates, this is answered before any handler (`requests.authentication`). What
-comes here is from a client that need not, or need not again.
+On a SASL listener `requests.authentication` answers before any handler. This handler answers clients that
+need not authenticate, or not again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 
 
-def handle_sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:  # noqa: ARG001 - whatever it names
+def handle_sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:  # noqa: ARG001 - refused for any mechanism
     return SaslHandshakeResponse(error_code=IllegalSaslState.code)
 
 

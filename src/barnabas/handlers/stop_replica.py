@@ -1,15 +1,15 @@
 """StopReplica (5), v0-4. Gaps: the migration to KRaft.
 
-The controller tells which replicas this broker stops, and which of them it deletes.
+The controller names the replicas that this broker stops, and those of them that it deletes.
 """
 
 from __future__ import annotations
 
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
+from barnabas.handlers.shared.controller_orders import carried_out
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.requests.context import RequestContext
-from barnabas.requests.orders import carried_out
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
 

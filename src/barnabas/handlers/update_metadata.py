@@ -1,11 +1,11 @@
 """UpdateMetadata (6), v0-8. Gaps: the migration to KRaft.
 
-The controller tells which brokers live and who leads what, for the answers to clients.
+The controller publishes live brokers and partition leaders, for this broker's Metadata responses.
 """
 
 from __future__ import annotations
 
-from barnabas.cluster.metadata_updates import apply_update
+from barnabas.cluster.metadata.updates import apply_update
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

@@ -1,16 +1,19 @@
 """WriteTxnMarkers (27), v1-2. Gaps: version 0 (not flexible, removed from Apache Kafka).
 
-Sent by coordinators, and by tools that end a transaction that hangs. Each partition has its own answer; a
-marker for no partitions has none.
+Transaction coordinators send it, and tools that abort a hanging transaction. Each partition has its own
+error; a marker without partitions has none.
 """
 
 from __future__ import annotations
 
-from barnabas.coordinator.gathering import Gathering
-from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
+from collections.abc import Sequence
+
+from barnabas.coordinator.runtime.fan_in import Gathering
+from barnabas.coordinator.transaction.markers.outcome import MarkerErrors, TransactionMarker
 from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.limits import ORDER_ELEMENTS_MAX
+from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -20,27 +23,29 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from barnabas.requests.bounded_loops import each, matching
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 
 
-def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> None:
+def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Sliced[None]:
     context.is_exempt = True
-    markers = [
-        marker for marker in request.markers if any(topic.partition_indexes for topic in marker.topics)
-    ]
-    gathering: Gathering[WritableTxnMarkerResult] = Gathering(
-        len(markers), lambda results: context.respond(WriteTxnMarkersResponse(markers=results))
+    markers = yield from matching(
+        request.markers, lambda marker: any(topic.partition_indexes for topic in marker.topics)
     )
-    for place, wanted in enumerate(markers):
-        _write(place, wanted, context, gathering)
+    gathering: Gathering[MarkerErrors] = Gathering(
+        len(markers), lambda errors: context.answer_in_slices(_answer(markers, errors))
+    )
+    for number, wanted in enumerate(markers):
+        _write(number, wanted, context, gathering)
+        yield
 
 
 def _write(
-    place: int,
+    number: int,
     wanted: WritableTxnMarker,
     context: RequestContext,
-    gathering: Gathering[WritableTxnMarkerResult],
+    gathering: Gathering[MarkerErrors],
 ) -> None:
     marker = TransactionMarker(
         wanted.producer_id,
@@ -52,26 +57,30 @@ def _write(
     context.broker.markers.write(
         marker,
         [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes],
-        lambda errors: gathering.put(place, _result(wanted, errors)),
+        lambda errors: gathering.put(number, errors),
     )
 
 
-def _result(wanted: WritableTxnMarker, errors: MarkerErrors) -> WritableTxnMarkerResult:
-    return WritableTxnMarkerResult(
-        producer_id=wanted.producer_id,
-        topics=[
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=_code(errors, TopicPartition(topic.name, index))
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in wanted.topics
-        ],
-    )
+def _answer(
+    markers: Sequence[WritableTxnMarker], errors_of: Sequence[MarkerErrors]
+) -> Sliced[WriteTxnMarkersResponse]:
+    results = []
+    for wanted, errors in zip(markers, errors_of, strict=True):
+        results.append((yield from _result(wanted, errors)))
+    return WriteTxnMarkersResponse(markers=results)
+
+
+def _result(wanted: WritableTxnMarker, errors: MarkerErrors) -> Sliced[WritableTxnMarkerResult]:
+    topics = []
+    for topic in wanted.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            code = _code(errors, TopicPartition(topic.name, index))
+            partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+            yield
+        topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+        yield
+    return WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=topics)
 
 
 def _code(errors: MarkerErrors, topic_partition: TopicPartition) -> int:
@@ -79,20 +88,17 @@ def _code(errors: MarkerErrors, topic_partition: TopicPartition) -> int:
     return NONE if error is None else error.code
 
 
-def _refused(request: WriteTxnMarkersRequest, error: KafkaError, _: int) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            _result(
-                wanted,
-                {
-                    TopicPartition(topic.name, index): error
-                    for topic in wanted.topics
-                    for index in topic.partition_indexes
-                },
-            )
-            for wanted in request.markers
-        ]
-    )
+def _refused(request: WriteTxnMarkersRequest, error: KafkaError, _: int) -> Sliced[WriteTxnMarkersResponse]:
+    errors_of = yield from each(request.markers, lambda wanted: _same_error(wanted, error))
+    return (yield from _answer(request.markers, errors_of))
+
+
+def _same_error(wanted: WritableTxnMarker, error: KafkaError) -> MarkerErrors:
+    return {
+        TopicPartition(topic.name, index): error
+        for topic in wanted.topics
+        for index in topic.partition_indexes
+    }
 
 
 WRITE_TXN_MARKERS = Api(

@@ -1,13 +1,12 @@
-"""The quotas of users and client ids, and how much of them is used.
+"""Quotas of users and client ids, and their use.
 
-The most specific quota counts: that of the user and client id, of the user, of the client id, with the
-defaults of each in between, in Kafka's order (`_levels`). Where it was found also says who shares it: a
-quota of a user is shared by all client ids of the user, one of a client id by all its users, one of both by
-nobody.
+The most specific quota counts: user and client id, user, client id, with the defaults of each in between, in
+Kafka's order (`_levels`). Its level decides the sharers: a user quota is shared by all client ids of the
+user. A client id quota is shared by all users of that id. A quota of both is not shared.
 
-Client ids are free for everyone to invent, so what is remembered is bounded: the meters that were used
-longest ago are forgotten first, and a long id is remembered by its digest. Each kind of quota has meters of
-its own: where only one of them is set for each client id, inventing ids makes nobody forget another.
+Clients choose client ids freely, so the meters are bounded. The least recently used meters are dropped first,
+and a long id is kept as its digest. Each kind of quota has its own meters: invented client ids push out
+meters of one kind only.
 """
 
 from __future__ import annotations
@@ -17,11 +16,18 @@ from collections.abc import Iterator
 from typing import Final, TypeVar
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.client_entities import CLIENTS, USERS, ClientEntities, EntityPart, EntityPath, Values
+from barnabas.config.dynamic.client_entities import (
+    CLIENTS,
+    USERS,
+    ClientEntities,
+    EntityPart,
+    EntityPath,
+    Values,
+)
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ThrottlingQuotaExceeded
 from barnabas.core.limits import NAME_CHARS_REMEMBERED_MAX
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.quota.keys import (
     CLIENT_KEYS,
     CONSUMER_BYTE_RATE,
@@ -41,37 +47,35 @@ PERCENT_PER_MS: Final = 0.1
 """A second of the loop in a second is 100 percent."""
 
 Sharers = tuple[str, str | None, str | None]
-"""The key, and the user and the client id that a meter counts for; None where all share it."""
+"""The key, and the user and client id that a meter counts for; None where all share it."""
 
 
 class ClientQuotas:
-    """One per broker; `is_limiting` is False as long as there is no quota at all."""
+    """All client quotas of a broker; `is_limiting` is False as long as there is none."""
 
-    def __init__(
-        self, clients: ClientEntities, settings: BrokerConfig, clock: Clock, metrics: Metrics
-    ) -> None:
-        self._settings = settings
+    def __init__(self, clients: ClientEntities, config: BrokerConfig, clock: Clock, metrics: Metrics) -> None:
+        self._config = config
         self._now_ms = clock.monotonic_ms
         self._limits: dict[EntityPath, dict[str, float]] = {}
         self._found: dict[Sharers, tuple[float, Sharers] | None] = {}
-        """What `limit` found, until a quota changes."""
+        """Cache of `limit`, until a quota changes."""
         self._rates: dict[str, dict[Sharers, SampledRate]] = {key: {} for key in CLIENT_KEYS}
         self._buckets: dict[Sharers, TokenBucket] = {}
         self._throttled = {
             key: metrics.counter(
-                "kafka_throttled_requests_total", "Requests above a quota of their client.", quota=key
+                "kafka_throttled_requests_total", "Requests above a quota of the client.", quota=key
             )
             for key in CLIENT_KEYS
         }
         self.is_limiting = False
         clients.on_change(self._put)
 
-    # --- what the quotas are ---
+    # --- limits ---
 
     def _put(self, path: EntityPath, values: Values) -> None:
         limits = {key: limit for key, limit in quotas_in(values).items() if key in CLIENT_KEYS}
         if limits == self._limits.get(path, {}):
-            return  # something else of the entity changed, its credentials say: what is owed is owed
+            return  # another property of the entity changed, such as its credentials: the meters stay
         if limits:
             self._limits[path] = limits
         else:
@@ -81,7 +85,7 @@ class ClientQuotas:
         self._buckets.clear()
 
     def limit(self, key: str, user: str, client_id: str) -> tuple[float, Sharers] | None:
-        """The quota that counts, and who shares it; None if there is none."""
+        """The quota that counts, and the sharers of it; None if there is none."""
         who = (key, user, client_id)
         if who in self._found:
             return self._found[who]
@@ -97,18 +101,19 @@ class ClientQuotas:
                 return limits[key], sharers
         return None
 
-    # --- what is used of them ---
+    # --- use ---
 
     def charge_produce(self, user: str, client_id: str | None, size_bytes: int) -> int:
-        """How long to throttle a producer that has just sent this much, in milliseconds."""
+        """Throttle time in milliseconds for a producer that has just sent this many bytes."""
         return self._charge(PRODUCER_BYTE_RATE, user, client_id, size_bytes)
 
     def charge_fetch(self, user: str, client_id: str | None, size_bytes: int) -> int:
-        """The same for a consumer that is about to be sent this much. One that is throttled is sent nothing,
-        and nothing is charged.
+        """Throttle time for a consumer that is about to get this many bytes. A throttled consumer gets no
+        records, and is not charged.
 
-        A single batch may be larger than `fetch_bytes_max`, and no silence is long enough for it: it is sent
-        as soon as the quota would allow anything at all, and is waited for afterwards."""
+        A single batch may be larger than `fetch_bytes_max`, and no pause is long enough for it. It is sent as
+        soon as the quota allows any byte at all, and the pause follows.
+        """
         throttle_ms = self._charge(CONSUMER_BYTE_RATE, user, client_id, size_bytes)
         found = self.limit(CONSUMER_BYTE_RATE, user, client_id or "") if throttle_ms else None
         if found is None:
@@ -122,21 +127,24 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, user: str, client_id: str | None) -> float:
-        """What a consumer may get at once: more than fits into all windows would be refused for ever."""
+        """Largest response for a consumer: more than fits into all windows would be refused forever."""
         found = self.limit(CONSUMER_BYTE_RATE, user, client_id or "")
         if found is None:
             return float("inf")
-        settings = self._settings
-        return found[0] * max(1, settings.quota_window_num - 1) * settings.quota_window_size_seconds
+        config = self._config
+        return found[0] * max(1, config.quota_window_num - 1) * config.quota_window_size_seconds
 
     def charge_time(self, user: str, client_id: str | None, spent_ms: float) -> int:
-        """How long to throttle who has taken so much of the loop's time: a window at most."""
+        """Throttle time for this much time of the loop: a window at most."""
         throttle_ms = self._charge(REQUEST_PERCENTAGE, user, client_id, spent_ms * PERCENT_PER_MS)
-        return min(throttle_ms, self._settings.quota_window_size_seconds * 1_000)
+        return min(throttle_ms, self._config.quota_window_size_seconds * 1_000)
 
     def charge_mutations(self, user: str, client_id: str | None, count: int, *, is_strict: bool) -> int:
-        """How long to throttle who changes so many partitions. Clients that know the error are refused the
-        change while they owe for earlier ones (THROTTLING_QUOTA_EXCEEDED); older ones are throttled only."""
+        """Throttle time for changes to `count` partitions.
+
+        A client that knows THROTTLING_QUOTA_EXCEEDED gets that error while it is in debt; older clients are
+        only throttled.
+        """
         found = self.limit(CONTROLLER_MUTATION_RATE, user, client_id or "")
         if found is None:
             return 0
@@ -144,8 +152,8 @@ class ClientQuotas:
         now_ms = self._now_ms()
         bucket = self._buckets.get(sharers)
         if bucket is None:
-            settings = self._settings
-            burst_s = settings.controller_quota_window_num * settings.controller_quota_window_size_seconds
+            config = self._config
+            burst_s = config.controller_quota_window_num * config.controller_quota_window_size_seconds
             bucket = TokenBucket(rate, burst_s, now_ms)
             _remember(self._buckets, sharers, bucket)
         owed_ms = bucket.wait_ms(now_ms)
@@ -159,7 +167,7 @@ class ClientQuotas:
         return throttle_ms
 
     def mutation_wait_ms(self, user: str, client_id: str | None) -> int:
-        """How long until changes are allowed again."""
+        """Time until mutations are allowed again."""
         found = self.limit(CONTROLLER_MUTATION_RATE, user, client_id or "")
         bucket = self._buckets.get(found[1]) if found is not None else None
         return _whole(bucket.wait_ms(self._now_ms())) if bucket is not None else 0
@@ -172,8 +180,8 @@ class ClientQuotas:
         rates = self._rates[key]
         rate = rates.pop(sharers, None)
         if rate is None:
-            settings = self._settings
-            rate = SampledRate(settings.quota_window_num, settings.quota_window_size_seconds * 1_000)
+            config = self._config
+            rate = SampledRate(config.quota_window_num, config.quota_window_size_seconds * 1_000)
         _remember(rates, sharers, rate)
         now_ms = self._now_ms()
         rate.record(amount, now_ms)
@@ -201,12 +209,12 @@ def _in_short(client_id: str) -> str:
 
 
 def _remember(meters: dict[Sharers, T], sharers: Sharers, meter: T) -> None:
-    """As the one that was used last."""
+    """Keep the meter as the most recently used one."""
     meters[sharers] = meter
     if len(meters) > METERS_MAX:
         del meters[next(iter(meters))]
 
 
 def _whole(wait_ms: float) -> int:
-    """A wait of less than a millisecond is none, and none is longer than an answer has room to say."""
+    """Whole milliseconds, bounded by the field of a response; less than a millisecond is none."""
     return int(min(wait_ms, INT32_MAX) + 0.5)

@@ -1,8 +1,8 @@
-"""How fast connections may be made: to the broker as a whole, to one listener, and from one address.
+"""Connection creation rates: of the broker, of a listener and of an IP address.
 
-Above the broker's or the listener's rate no more are accepted for a while: clients wait in the backlog. An
-address above its own rate must not make the others wait: its connection is accepted, left alone for as long
-as the rate asks, and closed, so that a client that comes again at once is slowed down too.
+Above the broker's or the listener's rate no connection is accepted for a while: clients wait in the backlog.
+An address above its own rate must not delay the others. Its connection is accepted, left idle for the
+throttle time and closed, so that a client which reconnects at once is slowed down too.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ import logging
 from functools import partial
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.client_entities import IPS, ClientEntities, EntityPath, Values
-from barnabas.core.addresses import without_zone
+from barnabas.config.dynamic.client_entities import IPS, ClientEntities, EntityPath, Values
+from barnabas.core.addressing.addresses import without_zone
+from barnabas.core.addressing.host_lookup import HostLookup
 from barnabas.core.clock import Clock
-from barnabas.core.complaints import Complaints
-from barnabas.core.host_lookup import HostLookup
-from barnabas.core.log_text import cut
+from barnabas.core.reporting.log_text import cut
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.quota.keys import CONNECTION_CREATION_RATE, quotas_in
 from barnabas.quota.sampled_rate import SampledRate
 
 logger = logging.getLogger(__name__)
 
 ADDRESSES_MAX = 10_000
-"""Rates that are remembered; of addresses beyond it, those that came last longest ago are forgotten."""
+"""Rates that are kept; beyond it, addresses with the oldest connections are dropped."""
 
 
 class ConnectionRates:
     def __init__(
-        self, clients: ClientEntities, settings: BrokerConfig, clock: Clock, hosts: HostLookup
+        self, clients: ClientEntities, config: BrokerConfig, clock: Clock, hosts: HostLookup
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._now_ms = clock.monotonic_ms
         self._hosts = hosts
-        self._complaints = Complaints(logger, clock)
+        self._limited_log = RateLimitedLogger(logger, clock)
         self._limits: dict[str | None, float] = {}
-        """By the names of their entities; None is that of all that have none."""
+        """Limits by entity name; None is the default."""
         self._address_of: dict[str, str] = {}
-        """Of the names that are known, which may be hosts, or addresses in any spelling."""
+        """Address by entity name, which may be a host or an address in any spelling."""
         self._names_of: dict[str, set[str]] = {}
-        """The same by address."""
+        """Entity names by address."""
         self._addresses: dict[str, SampledRate] = {}
         self._broker = self._new_rate()
         self._listeners: dict[str, SampledRate] = {}
@@ -68,7 +68,11 @@ class ConnectionRates:
             self._names_of.setdefault(address, set()).add(name)
 
     def _unknown(self, name: str) -> None:
-        self._complaints.warn("host", "the quota of %s has no effect: nobody knows that host", cut(name))
+        self._limited_log.warn(
+            "host",
+            "quota of ip %s has no effect: the host does not resolve; use an address",
+            cut(name),
+        )
 
     def _forget(self, name: str) -> None:
         address = self._address_of.pop(name, None)
@@ -78,19 +82,21 @@ class ConnectionRates:
                 del self._names_of[address]
 
     def _limit_of(self, host: str) -> float | None:
-        """Of several names of one address the lowest limit holds."""
+        """The lowest limit among all names of the address."""
         names = self._names_of.get(without_zone(host))
         return self._limits.get(None) if names is None else min(self._limits[name] for name in names)
 
     def pause_ms(self, listener_name: str, *, is_for_brokers: bool) -> float:
-        """A connection was accepted: how long no other is to be, on this listener. Brokers that have a
-        listener of their own never wait for clients."""
+        """Pause until the next connection is accepted on this listener, after one was accepted.
+
+        Brokers with a listener of their own never wait for clients.
+        """
         now_ms = self._now_ms()
         pause_ms = 0.0
         if not is_for_brokers:
             self._broker.record(1, now_ms)
-            pause_ms = self._broker.throttle_ms(max(self._settings.max_connection_creation_rate, 1), now_ms)
-        limit = self._settings.max_connection_creation_rate_of(listener_name)
+            pause_ms = self._broker.throttle_ms(max(self._config.max_connection_creation_rate, 1), now_ms)
+        limit = self._config.max_connection_creation_rate_of(listener_name)
         if limit is not None:
             rate = self._listeners.setdefault(listener_name, self._new_rate())
             rate.record(1, now_ms)
@@ -98,7 +104,7 @@ class ConnectionRates:
         return pause_ms
 
     def refusal_ms(self, host: str) -> float:
-        """How long to keep a new connection from this address waiting before it is closed; 0 to serve it."""
+        """Delay before a new connection from this address is closed; 0 to serve it."""
         limit = self._limit_of(host)
         if limit is None:
             return 0.0
@@ -114,5 +120,5 @@ class ConnectionRates:
         return throttle_ms
 
     def _new_rate(self) -> SampledRate:
-        settings = self._settings
-        return SampledRate(settings.quota_window_num, settings.quota_window_size_seconds * 1_000)
+        config = self._config
+        return SampledRate(config.quota_window_num, config.quota_window_size_seconds * 1_000)

@@ -1,7 +1,7 @@
-"""What a quota can limit, and for whom it can be set.
+"""Quota keys, and the entities that can have them.
 
-In requests an entity is named by `user`, `client-id` and `ip`; a name that is null is the default of all
-that have none of their own.
+In requests an entity is named by `user`, `client-id` and `ip`. A null name is the default for entities
+without a quota of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from barnabas.config.client_entities import CLIENTS, IPS, USERS, EntityPart, EntityPath
+from barnabas.config.dynamic.client_entities import CLIENTS, IPS, USERS, EntityPart, EntityPath
 from barnabas.core.errors import InvalidRequest
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
@@ -27,14 +27,14 @@ _LARGEST_WHOLE: Final = {
     CONSUMER_BYTE_RATE: (1 << 63) - 1,
     CONNECTION_CREATION_RATE: (1 << 31) - 1,
 }
-"""Keys whose values have no fraction."""
+"""Keys with integral values."""
 
 TYPE_IN_REQUESTS: Final = {"user": USERS, "client-id": CLIENTS, "ip": IPS}
 NAME_IN_REQUESTS: Final = {stored: name for name, stored in TYPE_IN_REQUESTS.items()}
 
 
 def entity_path(parts: Sequence[tuple[str, str | None]]) -> EntityPath:
-    """The entity that a request names; INVALID_REQUEST says what is wrong with it."""
+    """The entity that a request names; INVALID_REQUEST if it is malformed."""
     if not parts:
         raise InvalidRequest("Invalid empty client quota entity")
     found: dict[str, str | None] = {}
@@ -75,7 +75,7 @@ def stored_value(key: str, value: float) -> str:
 
 
 def quotas_in(values: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among what is set for an entity; what is no number above zero limits nothing."""
+    """The quotas among an entity's configs; values that are not positive numbers limit nothing."""
     found = {}
     for key in QUOTA_KEYS.intersection(values):
         try:

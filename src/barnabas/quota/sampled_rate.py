@@ -1,10 +1,10 @@
-"""A rate over the last few windows of time, measured as Kafka measures it.
+"""Rate over the last few windows of time, measured as in Kafka.
 
 The amounts of the last `samples` windows are kept, and divided by the time that they cover. A sample that
-reaches into that time is kept whole, with all the time since it began: were it dropped by its beginning, what
-was sent near its end would be forgotten too early, and the rate would be seen to jump. A rate that has not
-been measured for long counts as if it had been silent before: the time is never less than all windows but
-one, so a burst after a pause is allowed within one set of windows.
+overlaps that time is kept whole, with all the time since it began. Dropping it by its start would discard
+amounts near its end too early, and the rate would jump. The time is never less than all windows but one. So a
+rate without measurements counts as idle before, and a burst after a pause is allowed within one set of
+windows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 
 
 class SampledRate:
-    """Amounts a second. All times are milliseconds on one monotonic clock."""
+    """Amounts per second. All times are milliseconds on one monotonic clock."""
 
     __slots__ = ("_samples", "_samples_max", "_window_ms", "total")
 
@@ -21,7 +21,7 @@ class SampledRate:
         self._samples_max = samples_max
         self._window_ms = window_ms
         self._samples: deque[list[float]] = deque()
-        """[when its window began, what was recorded in it, when that was for the last time]"""
+        """[start of the window, recorded amount, time of the last record]"""
         self.total = 0.0
 
     def record(self, amount: float, now_ms: float) -> None:
@@ -38,13 +38,13 @@ class SampledRate:
         return self.total * 1_000 / self.covered_ms(now_ms) if self._samples else 0.0
 
     def covered_ms(self, now_ms: float) -> float:
-        """The time that the samples stand for."""
+        """The time that the samples cover."""
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0.0
         missing = self._samples_max - 1 - int(elapsed_ms // self._window_ms)
         return max(elapsed_ms + max(missing, 0) * self._window_ms, 1.0)
 
     def throttle_ms(self, limit: float, now_ms: float) -> float:
-        """How long to be silent until the rate is `limit`; 0 if it is not above."""
+        """Pause until the rate falls to `limit`; 0 if it is not above."""
         over = self.value(now_ms) - limit
         return over / limit * self.covered_ms(now_ms) if over > 0 else 0.0
 

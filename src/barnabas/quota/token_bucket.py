@@ -1,14 +1,14 @@
-"""A bucket that fills at a rate and is emptied by changes to topics (KIP-599).
+"""Token bucket for mutations of topics (KIP-599).
 
-A change may be larger than what is in the bucket, as long as there is something: creating a topic of a
-thousand partitions cannot be done by halves. What it lacks is waited for afterwards.
+A mutation may take more tokens than the bucket holds, as long as it holds some: a topic of a thousand
+partitions cannot be created in parts. The client waits afterwards until the debt is paid.
 """
 
 from __future__ import annotations
 
 
 class TokenBucket:
-    """Tokens a second, up to what fills it in `burst_s`. Times are milliseconds on one monotonic clock."""
+    """Tokens per second, up to `burst_s` of them. Times are milliseconds on one monotonic clock."""
 
     __slots__ = ("_at_ms", "_burst_s", "_tokens", "rate")
 
@@ -19,12 +19,12 @@ class TokenBucket:
         self._at_ms = now_ms
 
     def take(self, amount: float, now_ms: float) -> None:
-        """More than there is leaves a debt."""
+        """Take tokens; more than the bucket holds leaves a debt."""
         self._fill(now_ms)
         self._tokens -= amount
 
     def wait_ms(self, now_ms: float) -> float:
-        """How long until the debt is paid; 0 without one."""
+        """Time until the debt is paid; 0 without one."""
         self._fill(now_ms)
         return max(0.0, -self._tokens / self.rate * 1_000)
 

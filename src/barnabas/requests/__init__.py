@@ -1,2 +1,5 @@
-"""From a frame to its handler and back: the dispatcher, what a handler gets besides the request, what
-several handlers share, and what of a handler is an idea of its own. `handlers` has a file for each API."""
+"""Request path from a frame to its handler and back.
+
+The dispatcher decodes a request, checks its rights and calls the handler. The context gives a handler the
+client, the broker's parts and the means to respond. `handlers` has a file for each API.
+"""

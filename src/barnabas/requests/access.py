@@ -1,9 +1,8 @@
-"""What each API asks of the authorizer, as Apache Kafka does: the one table of it.
+"""Access table: the ACL operations that each API needs, as in Apache Kafka.
 
-What concerns a request as a whole, and is named by a field of it, the dispatcher checks before the handler
-runs (`guards`); what concerns the topics, groups or transactional ids in it, or is a choice, the handler
-checks, element by element. `docs/SECURITY.md` is rendered from the table, and the tests try each row allowed
-and denied.
+The dispatcher checks rights to the request as a whole, before the handler runs (`guards`). The handler checks
+rights to the topics, groups and transactional ids in it, and alternatives, element by element.
+`docs/SECURITY.md` is rendered from the table, and the tests try each row allowed and denied.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ ALL_VERSIONS = range(1 << 15)
 
 
 class Denied(Enum):
-    """What becomes of somebody who may not."""
+    """Consequence of a missing right."""
 
     REQUEST = "the request is refused"
-    ELEMENT = "the error stands beside what is denied"
-    LEFT_OUT = "what is denied is left out of the answer"
+    ELEMENT = "the denied element has the error"
+    LEFT_OUT = "the denied element is left out of the response"
     BITS = "the authorized operations are 0"
 
 
@@ -38,12 +37,12 @@ class Right(NamedTuple):
 
 class Check(NamedTuple):
     rights: tuple[Right, ...]
-    """One of them is enough."""
+    """Any one of them suffices."""
     denied: Denied
     of: str
     """The resource, in words."""
     field: str | None = None
-    """The field of the request that names the resource, if the dispatcher checks it; null needs no right."""
+    """Request field that names the resource, if the dispatcher checks it. Null needs no right."""
     versions: range = ALL_VERSIONS
 
 
@@ -143,7 +142,7 @@ ACCESS: dict[ApiKey, tuple[Check, ...]] = {
         Check(
             (Right(Operation.DESCRIBE_CONFIGS, _TOPIC),),
             Denied.ELEMENT,
-            "each topic, for what its settings are",
+            "each topic, for its configs",
             versions=range(5, 1 << 15),
         ),
     ),
@@ -190,7 +189,7 @@ ACCESS: dict[ApiKey, tuple[Check, ...]] = {
     ApiKey.SASL_AUTHENTICATE: (),
     ApiKey.CREATE_PARTITIONS: (_each(Operation.ALTER, _TOPIC, "each topic"),),
     ApiKey.CREATE_DELEGATION_TOKEN: (
-        _each(Operation.CREATE_TOKENS, ResourceType.USER, "the owner, if that is somebody else"),
+        _each(Operation.CREATE_TOKENS, ResourceType.USER, "the owner, if it is another user"),
     ),
     ApiKey.RENEW_DELEGATION_TOKEN: (),
     ApiKey.EXPIRE_DELEGATION_TOKEN: (),
@@ -201,7 +200,7 @@ ACCESS: dict[ApiKey, tuple[Check, ...]] = {
                 Right(Operation.DESCRIBE_TOKENS, ResourceType.USER),
             ),
             Denied.LEFT_OUT,
-            "each token, or its owner, if that is somebody else",
+            "each token, or its owner, if it is another user",
         ),
     ),
     ApiKey.DELETE_GROUPS: (_each(Operation.DELETE, _GROUP, "each group"),),
@@ -214,7 +213,6 @@ ACCESS: dict[ApiKey, tuple[Check, ...]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: (_cluster(Operation.ALTER_CONFIGS),),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_cluster(Operation.DESCRIBE),),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_cluster(Operation.ALTER),),
-    ApiKey.UPDATE_FEATURES: (_cluster(Operation.ALTER),),
     ApiKey.DESCRIBE_CLUSTER: (
         Check(
             (Right(Operation.DESCRIBE, _CLUSTER),),
@@ -249,13 +247,28 @@ ACCESS: dict[ApiKey, tuple[Check, ...]] = {
 }  # fmt: skip
 
 
+BEFORE_RIGHTS: dict[ApiKey, frozenset[str]] = {
+    ApiKey.PRODUCE: frozenset({"replicas.table.count_failed_produce"}),  # a counter of topics that exist
+    ApiKey.FETCH: frozenset(
+        {"fetch_sessions.context"}
+    ),  # checked before; it keeps no partition without a right
+    ApiKey.LIST_GROUPS: frozenset({"groups.runtime.run_everywhere"}),
+    ApiKey.LIST_TRANSACTIONS: frozenset({"transactions.runtime.run_everywhere"}),
+}
+"""Calls to the broker's parts (`requests.services`) that a request makes for a client without any right.
+
+Otherwise rights come before state. A list is read as a whole, and hidden elements are left out before
+anything else is read.
+"""
+
+
 def guards(key: ApiKey, version: int) -> tuple[Check, ...]:
-    """What the dispatcher has to check of a request in this version."""
+    """Checks of the dispatcher for a request in this version."""
     return tuple(each for each in ACCESS[key] if each.field is not None and version in each.versions)
 
 
 def check_guards(checks: Sequence[Check], request: object, context: RequestContext) -> None:
-    """Raise what somebody hears who lacks a right to the request as a whole."""
+    """Raise the authorization error for a missing right to the request as a whole."""
     for check in checks:
         name = getattr(request, check.field) if check.field else CLUSTER_NAME
         if name is None:

@@ -1,17 +1,17 @@
-"""A connection to a listener with SASL, from its first byte to the end of its session.
+"""SASL authentication of a connection, from its first byte to the end of its session.
 
-Until it has authenticated, a peer may ask for versions, name a mechanism (SaslHandshake), and answer
-challenges (SaslAuthenticate; after a handshake of version 0, as bare tokens). Anything else closes the
-connection, unread: no other request of an unauthenticated peer is even decoded. Frames are bounded by
-`sasl.server.max.receive.size`, or by what any mechanism can need, if that is less, and the network
-closes who takes too long.
+Before it has authenticated, a client may send ApiVersions, name a mechanism (SaslHandshake) and answer
+challenges. These arrive as SaslAuthenticate requests, or as bare tokens after a handshake of version 0. Any
+other request closes the connection without being decoded. Frames are bounded by
+`sasl.server.max.receive.size`, or by the largest token of any mechanism, if that is less. The network closes
+connections that take too long.
 
-A refusal is answered after a pause (`connection.failed.authentication.delay.ms`), in which the connection
-takes no request, and then the connection is closed.
+A failed authentication is answered after a pause (`connection.failed.authentication.delay.ms`). The
+connection takes no request meanwhile, and is closed afterwards.
 
-A session may end: with the token that was shown, or after `connections.max.reauth.ms`, whichever is first.
-The client hears how long it has and authenticates again on the same connection (KIP-368), by the same
-mechanism and as the same principal; from the end of its session on nothing else is served.
+A session may end: with the token that authenticated it, or after `connections.max.reauth.ms`, whichever is
+first. The client learns the lifetime and re-authenticates on the same connection (KIP-368), by the same
+mechanism and as the same principal. After the end of its session no other request is served.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from math import inf
 from typing import Any, NamedTuple
 
 from barnabas.core.clock import Clock
-from barnabas.core.complaints import Complaints
 from barnabas.core.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanism
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.core.transitions import Transitions
-from barnabas.network.exchange import Dispatch, Exchange, ExchangeConnection, Part
+from barnabas.network.transport.exchange import Dispatch, Exchange, ExchangeConnection, Part
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
-from barnabas.protocol.headers import RequestHeader, encode_response, read_request_header
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.protocol.schema.headers import RequestHeader, encode_response, read_request_header
 from barnabas.requests.served_versions import SERVED_VERSIONS
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import Authentication, AuthenticationRefused, Challenge, Done, Reason
 
 logger = logging.getLogger(__name__)
@@ -70,13 +70,13 @@ TRANSITIONS = Transitions(
 class Mechanism(NamedTuple):
     start: Callable[[], Authentication]
     session_ms_max: int
-    """0 where a session does not end by itself."""
+    """0 where sessions do not expire."""
     blocks: bool = False
-    """Whether a step may wait for a disk, so that it belongs on no loop."""
+    """Whether a step may wait for a disk, and therefore runs in a thread."""
 
 
 class SaslGate:
-    """Stands before one listener; `mechanisms` are those that it offers, by name."""
+    """SASL settings of one listener; `mechanisms` are those that it offers, by name."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class SaslGate:
         self.clock = clock
         self.scheduler = scheduler
         self.background = background
-        self.complaints = Complaints(logger, clock)
+        self.limited_log = RateLimitedLogger(logger, clock)
         self._metrics = metrics
 
     def admit(self, connection: ExchangeConnection) -> Dispatch:
@@ -108,13 +108,13 @@ class SaslGate:
 
     def count_success(self, mechanism: str, *, again: bool) -> None:
         name = "kafka_successful_reauthentication_total" if again else "kafka_successful_authentication_total"
-        help_text = "Sessions prolonged." if again else "Connections that authenticated."
+        help_text = "Connections that re-authenticated." if again else "Connections that authenticated."
         self._metrics.counter(name, help_text, listener=self.listener_name, mechanism=mechanism).value += 1
 
     def count_failure(self, mechanism: str, reason: Reason) -> None:
         self._metrics.counter(
             "kafka_failed_authentication_total",
-            "Authentications that were refused.",
+            "Authentications that failed.",
             listener=self.listener_name,
             mechanism=mechanism,
             reason=reason.value,
@@ -129,7 +129,7 @@ class SaslGate:
 
 
 class SaslSession:
-    """Of one connection."""
+    """Authentication state of one connection."""
 
     def __init__(self, gate: SaslGate) -> None:
         self._gate = gate
@@ -167,13 +167,13 @@ class SaslSession:
         elif now_ms >= self._ends_ms:
             self._gate.count_expired()
             self._move_to(SaslState.REFUSED)
-            exchange.close("its session is over and it has not authenticated again")
+            exchange.close("its SASL session expired and the client did not re-authenticate")
         else:
             self._serve(exchange, frame)
 
     def _authenticate(self, exchange: Exchange, frame: memoryview) -> None:
         if self._state is SaslState.REFUSED:
-            exchange.close("it was refused before")
+            exchange.close("its authentication failed before")
             return
         if len(frame) > self._gate.frame_bytes_max:
             self._close(exchange, Reason.TOO_LARGE)
@@ -222,7 +222,7 @@ class SaslSession:
         exchange.respond(encode_response(header.correlation_id, response, header.api_version))
 
     def _step(self, exchange: Exchange, token: bytes, header: RequestHeader | None) -> None:
-        """`header` is the request's; a bare token has none, and is answered with one."""
+        """Process a token. `header` is the request's; a bare token has none, and is answered with one."""
         assert self._authentication is not None
         take_step = partial(self._authentication.step, token)
         if self._gate.mechanisms[self._mechanism].blocks:
@@ -244,14 +244,15 @@ class SaslSession:
         if isinstance(error, AuthenticationRefused):
             self._step_refused(exchange, error, header)
         else:
-            self._gate.complaints.error("step", "a step of %s failed", self._mechanism, cause=error)
+            self._gate.limited_log.error("step", "a step of %s failed", self._mechanism, cause=error)
             self._close(exchange, Reason.MALFORMED)
 
     def _step_refused(
         self, exchange: Exchange, refusal: AuthenticationRefused, header: RequestHeader | None
     ) -> None:
         error = SaslAuthenticationFailed(refusal.message)
-        self._refuse(exchange, refusal.reason, None if header is None else _failure(error, header))
+        answer = None if header is None else _failure(error, header)
+        self._refuse(exchange, refusal.reason, answer, refusal.hint)
 
     def _stepped(self, exchange: Exchange, outcome: Challenge | Done, header: RequestHeader | None) -> None:
         try:
@@ -266,7 +267,7 @@ class SaslSession:
         exchange.respond(encode_response(header.correlation_id, response, header.api_version))
 
     def _complete(self, exchange: Exchange, done: Done) -> int:
-        """How long the session may last, 0 if it does not end; the peer is authenticated from here on."""
+        """Session lifetime, 0 if it does not expire. The client is authenticated from here on."""
         again = self._principal is not None
         if again and done.principal != self._principal:
             raise AuthenticationRefused(
@@ -293,12 +294,14 @@ class SaslSession:
         self._gate.count_success(self._mechanism, again=again)
         return int(session_ms)
 
-    def _refuse(self, exchange: Exchange, reason: Reason, answer: list[Part] | None) -> None:
-        """After a pause, with an answer if there is one for it."""
+    def _refuse(self, exchange: Exchange, reason: Reason, answer: list[Part] | None, hint: str = "") -> None:
+        """Fail the authentication after a pause, with a response if the mechanism has one."""
         self._move_to(SaslState.REFUSED)
         self._authentication = None
         self._gate.count_failure(self._mechanism, reason)
         why = f"authentication by {self._mechanism} failed: {reason.value}"
+        if hint:
+            why = f"{why}: {hint}"
 
         def end() -> None:
             if answer is None:

@@ -1,17 +1,21 @@
-"""What a handler gets besides the request: who asked, the broker's parts, and a way to answer."""
+"""Request context: the client, the broker's parts and the means to respond."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-from barnabas.coordinator.group.callers import Caller
+from barnabas.coordinator.group.state.client_info import Caller
+from barnabas.core.bounds.budget import Budget
+from barnabas.core.bounds.kept_memory import MemoryOwner
+from barnabas.core.errors import RequestTimedOut
 from barnabas.core.ids import Uuid
-from barnabas.core.limits import TURN_MS_MAX
-from barnabas.network.exchange import Exchange
+from barnabas.core.limits import REQUEST_LOOP_MS_MAX, TURN_MS_MAX
+from barnabas.core.steps import Sliced, advance
+from barnabas.network.transport.exchange import Exchange
 from barnabas.requests.services import Services
 from barnabas.security.acl.authorizer import authorized_operations
-from barnabas.security.acl.vocabulary import DENIED, Operation, ResourceType
+from barnabas.security.acl.vocabulary import DENIED, OPERATIONS, Operation, ResourceType
 
 T = TypeVar("T")
 
@@ -19,7 +23,7 @@ WAITING: Final = -1.0
 
 
 class Finisher(Protocol):
-    """Turns a handler's response into the answer; the dispatcher has one per API and version."""
+    """Encodes a handler's response; the dispatcher has one per API and version."""
 
     def finish(self, context: RequestContext, response: Any) -> None: ...
     def finish_unanswered(self, context: RequestContext) -> None: ...
@@ -27,7 +31,7 @@ class Finisher(Protocol):
     def finish_in_slices(
         self,
         context: RequestContext,
-        work: Generator[None, None, Any],
+        work: Sliced[Any],
         waits: Callable[[], None] | None = None,
     ) -> None: ...
     def later(self) -> Awaitable[None]: ...
@@ -35,12 +39,14 @@ class Finisher(Protocol):
 
 
 class RequestContext:
-    """One request on its way to its answer."""
+    """One request on its way to its response."""
 
     __slots__ = (
+        "_budget",
         "_finisher",
         "api_version",
         "broker",
+        "charged_ms",
         "client_id",
         "converted",
         "correlation_id",
@@ -73,67 +79,91 @@ class RequestContext:
         self.client_id = client_id
         self.started_ms = started_ms
         self.turn_ms = started_ms
-        """Since when the handler has been at work on it; WAITING while it is not, and once it is answered."""
+        """Start of the handler's current turn; WAITING between turns, and after the response."""
         self.spent_ms = 0.0
-        """What the handler took in the turns before this one."""
+        """Time of the turns before this one, decoding included."""
+        self.charged_ms = 0.0
+        """Time that is already charged to the client's quota."""
         self.keeps_records = False
-        """Of a Produce: its records are no views of the network's buffer any more."""
+        """Of a Produce: its records are copied, and no longer views of the receive buffer."""
         self.throttle_ms = 0
-        """How long the client is not to be read from once it is answered."""
+        """How long the connection is not read after the response."""
         self.is_exempt = False
-        """A broker asks, for the sake of the cluster: no quota counts."""
+        """Whether the request comes from a broker, for the cluster: quotas do not apply."""
         self.converted: dict[int, Any] | None = None
-        """Of a Produce with old messages: what a thread has made of them (`old_messages`)."""
+        """Of a Produce with old messages: results of the conversion in a thread
+        (`handlers.shared.up_conversion`)."""
         self._finisher = finisher
+        self._budget: Budget | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """Work that the request may cause; created when a part first spends of it."""
+        if self._budget is None:
+            self._budget = Budget()
+        return self._budget
 
     def resume(self, now_ms: float) -> None:
-        """The handler goes on with it; see `stopwatch`."""
+        """Start of a handler's turn; see `request_time`."""
         if self.turn_ms == WAITING:
             self.turn_ms = now_ms
 
     def pause(self, now_ms: float) -> None:
-        """The request waits: for data, for replication, for the coordination store, for its next turn."""
+        """End of a turn: the request waits for data, replication, the coordination store or its next turn."""
         if self.turn_ms != WAITING:
             self.spent_ms += now_ms - self.turn_ms
             self.turn_ms = WAITING
 
     def spent_until(self, now_ms: float) -> float:
-        """What the handler took so far, all turns together."""
+        """Time of the handler so far, over all turns."""
         return self.spent_ms if self.turn_ms == WAITING else self.spent_ms + now_ms - self.turn_ms
 
     def caller(self) -> Caller:
-        """Who asks, as the group coordinator notes it down: a client's address the Java way."""
+        """The client as the group coordinator stores it: its address in Java's form."""
         host = f"/{self.exchange.connection.peer_host}"
-        return Caller(self.client_id or "", host, self.api_version, self._may_describe)
+        return Caller.of(self.client_id, host, self.api_version, self._may_describe, self.memory_owner())
+
+    def memory_owner(self) -> MemoryOwner:
+        """The client that is charged for state which outlives this request."""
+        connection = self.exchange.connection
+        return MemoryOwner(connection.principal.name, connection.connection_id)
 
     def _may_describe(self, topic: str) -> bool:
         return self.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, audited=False)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of the topic that has this id now; None if there is none. Newer requests name topics by
-        id, the broker's own books are kept by name."""
+        """Name of the topic that has this id; None if there is none.
+
+        Newer requests name topics by id, while the broker's tables go by name.
+        """
         known = self.broker.metadata.topic_by_id(topic_id)
         return None if known is None else known.name
 
     def allows(
         self, operation: Operation, resource_type: ResourceType, name: str, *, audited: bool = True
     ) -> bool:
-        """Whether whoever asks may do this with the resource; see `Authorizer.allows`."""
+        """Whether the client has the right to the resource; see `Authorizer.allows`."""
+        authorizer = self.broker.authorizer
+        if not authorizer.allows_everything:
+            self.budget.spend_names()
         connection = self.exchange.connection
-        return self.broker.authorizer.allows(
+        return authorizer.allows(
             connection.principal, connection.peer_host, operation, resource_type, name, audited=audited
         )
 
     def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        """Raise what somebody hears who may not."""
+        """Raise the authorization error of the resource type, unless the client has the right."""
         if not self.allows(operation, resource_type, name):
             raise DENIED[resource_type](f"not authorized: {operation.name} on {resource_type.name} {name}")
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
-        """What whoever asks may do with the resource, as bits."""
+        """Operations that the client may perform on the resource, as bits."""
+        authorizer = self.broker.authorizer
+        if not authorizer.allows_everything:
+            self.budget.spend_names(len(OPERATIONS[resource_type]))
         connection = self.exchange.connection
         return authorized_operations(
-            self.broker.authorizer, connection.principal, connection.peer_host, resource_type, name
+            authorizer, connection.principal, connection.peer_host, resource_type, name
         )
 
     def respond(self, response: Any) -> None:
@@ -141,40 +171,36 @@ class RequestContext:
         self._finisher.finish(self, response)
 
     def respond_nothing(self) -> None:
-        """Leave the request without an answer, as acks=0 asks for."""
+        """Finish the request without a response, as acks=0 demands."""
         self._finisher.finish_unanswered(self)
 
     def fail(self, error: Exception) -> None:
-        """Answer late with an error, in the shape that the API's row gives it."""
+        """Respond late with an error, in the form that the API's row gives it."""
         self._finisher.fail(self, error)
 
-    def answer_in_slices(
-        self, work: Generator[None, None, Any], waits: Callable[[], None] | None = None
-    ) -> None:
-        """Answer with what `work` returns (None: it answers by itself), in as many turns as it needs.
+    def answer_in_slices(self, work: Sliced[Any], waits: Callable[[], None] | None = None) -> None:
+        """Respond with the result of `work` (None: it responds on its own), in as many turns as it needs.
 
         `waits` is called if one turn is not enough: the frame of the request is gone after it.
         """
         self._finisher.finish_in_slices(self, work, waits)
 
-    async def spread(self, work: Generator[None, None, T]) -> T:
-        """What `work` returns, for a handler that is a coroutine."""
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+    async def spread(self, work: Sliced[T]) -> T:
+        """Result of `work`, for a handler that is a coroutine."""
+        while (ended := advance(work)) is None:
             await self.breathe()
+        return ended.result
 
     async def breathe(self) -> None:
-        """Stand aside for a while, if this handler has had its share of the turn."""
+        """Let other requests run, if this handler has used up its share of the turn."""
         now_ms = self.broker.clock.monotonic_ms()
         if now_ms - self.turn_ms > TURN_MS_MAX:
             self.pause(now_ms)
+            if self.spent_ms > REQUEST_LOOP_MS_MAX:
+                raise RequestTimedOut(f"the request took {REQUEST_LOOP_MS_MAX:.0f} ms of the broker")
             await self._finisher.later()
             self.resume(self.broker.clock.monotonic_ms())
 
     def answer_with(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Answer with what `work` returns, once it is done; the connection waits for it."""
+        """Respond with the result of `work` once it is done; the connection waits."""
         self._finisher.finish_later(self, work)

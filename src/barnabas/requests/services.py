@@ -1,6 +1,6 @@
-"""The parts of a broker that handlers call on, by name.
+"""Parts of a broker that handlers use, by name.
 
-`node` fills this in once at start-up; a handler reads what it needs from `context.broker`.
+`node` fills this in once at start-up; a handler reads the parts it needs from `context.broker`.
 """
 
 from __future__ import annotations
@@ -8,21 +8,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from barnabas.cluster.acl_replica import AclReplica
-from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.delegation_tokens import DelegationTokens
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.administration.internal_topics import InternalTopics
+from barnabas.administration.metadata_wait import MetadataWait
+from barnabas.administration.producer_ids import ProducerIds
+from barnabas.administration.topics import TopicAdministration
+from barnabas.cluster.coordination.contract import Coordination
+from barnabas.cluster.metadata.cache import MetadataCache
+from barnabas.cluster.stores.acl_replica import AclReplica
+from barnabas.cluster.stores.delegation_tokens import DelegationTokens
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.repository import ConfigRepository
-from barnabas.controller.administration import TopicAdministration
+from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.controller.controller import KafkaController
-from barnabas.controller.internal_topics import InternalTopics
-from barnabas.controller.metadata_wait import MetadataWait
-from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.coordinator.transaction.local_markers import LocalMarkers
-from barnabas.coordinator.transaction.membership import TransactionMembership
+from barnabas.coordinator.transaction.markers.local import LocalMarkers
+from barnabas.coordinator.transaction.verification.add_partitions_to_txn_manager import (
+    AddPartitionsToTxnManager,
+)
 from barnabas.core.clock import Clock
 from barnabas.core.ids import BrokerId
 from barnabas.quota.client_quotas import ClientQuotas
@@ -39,11 +41,11 @@ AddressOf = Callable[[str], Awaitable[str]]
 class Services:
     broker_id: BrokerId
     cluster_id: str
-    settings: BrokerConfig
+    config: BrokerConfig
     clock: Clock
     apis: ApiTable
     features: Mapping[str, int]
-    """The level of each finalized feature."""
+    """Level of each finalized feature."""
     znodes: Coordination
     metadata: MetadataCache
     replicas: ReplicaManager
@@ -54,14 +56,14 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    transaction_membership: TransactionMembership
+    add_partitions_to_txn_manager: AddPartitionsToTxnManager
     markers: LocalMarkers
     internal_topics: InternalTopics
     controller: KafkaController
     metadata_wait: MetadataWait
     authorizer: Authorizer
     acls: AclReplica | None
-    """The rules of the authorizer, if there is one that goes by rules."""
+    """ACL replica, if the authorizer uses ACLs."""
     address_of: AddressOf
     tokens: DelegationTokens | None = None
     """None without `delegation.token.secret.key`."""

@@ -1,5 +1,7 @@
-"""Requests that only the controller answers: a client that asks another broker gets NOT_CONTROLLER,
-looks up who the controller is, and asks there."""
+"""Requests that only the controller answers.
+
+Another broker answers NOT_CONTROLLER; the client then looks up the controller and sends the request there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ PIECE = 500
 
 
 def in_pieces(asked: Sequence[T]) -> Iterator[Sequence[T]]:
-    """What one event of the controller takes: a request may name a hundred thousand partitions."""
+    """Pieces for one controller event each: a request may name a hundred thousand partitions."""
     return (asked[start : start + PIECE] for start in range(0, max(1, len(asked)), PIECE))
 
 
@@ -25,8 +27,11 @@ def check_is_controller(context: RequestContext) -> None:
 
 
 def charge_mutations(context: RequestContext, count: int, *, strict_since: int) -> None:
-    """Charge the client for a change to so many partitions. From version `strict_since` on one that has used
-    up its quota is refused (THROTTLING_QUOTA_EXCEEDED); before it the client would not know what that is."""
+    """Charge the client's mutation quota for `count` partitions.
+
+    From version `strict_since` on a client above its quota gets THROTTLING_QUOTA_EXCEEDED. Earlier versions
+    do not know that error and are only throttled.
+    """
     quotas = context.broker.quotas
     if not quotas.is_limiting:
         return
@@ -41,7 +46,7 @@ def charge_mutations(context: RequestContext, count: int, *, strict_since: int) 
 
 
 class Deadline:
-    """What is left of a request's `timeout_ms`, which counts for all that it asks for."""
+    """Time left of a request's `timeout_ms`, which covers all its steps."""
 
     def __init__(self, context: RequestContext, timeout_ms: float) -> None:
         self._clock = context.broker.clock

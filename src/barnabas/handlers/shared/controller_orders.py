@@ -1,4 +1,4 @@
-"""For a coroutine: the outcome of an order of the controller, which is carried out over several turns."""
+"""Controller requests as coroutines: LeaderAndIsr and StopReplica take several turns of the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def carried_out(
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def done(response: T) -> None:
-        if not outcome.done():  # whoever waited may be gone
+        if not outcome.done():  # the waiting coroutine may be cancelled
             outcome.set_result(response)
 
     def failed(error: Exception) -> None:

@@ -1,7 +1,7 @@
-"""The appends of one Produce request: each partition has its own answer, its own error included.
+"""Appends of one Produce request: each partition has its own response, its own error included.
 
-Large records, and those that come behind some, are written by a thread (`_AppendElsewhere`): the answer waits
-for it, and nobody else does.
+A thread writes large records, and records queued behind them (`_AppendElsewhere`). The response waits for
+that thread; other connections do not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from barnabas.coordinator.transaction.admission import Admission
+from barnabas.coordinator.transaction.verification.transaction_verification import VerifiedWrites
 from barnabas.core.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -20,6 +20,7 @@ from barnabas.core.errors import (
     KafkaStorageError,
     MessageTooLarge,
     NotLeaderOrFollower,
+    RecordListTooLarge,
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
     UnknownTopicId,
@@ -28,6 +29,12 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import INTERNAL_TOPICS, NO_EPOCH
 from barnabas.core.limits import UNWRITTEN_BYTES_MAX
+from barnabas.handlers.shared.up_conversion import (
+    VERSION_WITH_BATCHES,
+    VERSION_WITH_ZSTD,
+    batch_of,
+    from_old_producer,
+)
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -35,20 +42,19 @@ from barnabas.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from barnabas.records.validation import is_one_batch
+from barnabas.records.validation import ValidatedRecords, is_one_batch
 from barnabas.replication.leader.delayed_produce import PendingAck
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error
-from barnabas.requests.old_messages import VERSION_WITH_ZSTD, from_old_producer
+from barnabas.requests.errors import as_kafka_error
 from barnabas.security.acl.vocabulary import Operation, ResourceType
-from barnabas.storage.log.append import AppendInfo
-from barnabas.storage.log.append_elsewhere import when_written
+from barnabas.storage.log.parts.append import AppendInfo, Records
+from barnabas.storage.log.threaded_append import when_written
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The one client id that may write internal topics, as in Apache Kafka."""
 
-_WRITE: Final = Operation.WRITE  # looking up a member of an enum is slow
+_WRITE: Final = Operation.WRITE  # enum member lookup is slow
 _TOPIC: Final = ResourceType.TOPIC
 
 _BEFORE_THE_LOG = (
@@ -64,66 +70,72 @@ _BEFORE_THE_LOG = (
     MessageTooLarge,
     KafkaStorageError,
 )
-"""Errors whose answer does not say where the log starts, as in Apache Kafka."""
+"""Errors whose response carries no log start offset, as in Apache Kafka."""
 
 
 class PartitionAppends:
-    """Makes them, and knows what came of them, before anybody is told."""
+    """The appends and their outcomes, before producers and readers are notified."""
 
     __slots__ = (
-        "admission", "context", "delays_others", "failed", "on_written", "pending", "refusal", "request",
-        "response", "touched", "unwritten",
+        "context", "delays_others", "failed", "on_written", "pending", "refusal", "request",
+        "response", "touched", "unacknowledged", "unwritten", "verified",
     )  # fmt: skip
 
     def __init__(
         self,
         request: ProduceRequest,
         context: RequestContext,
-        admission: Admission | None,
+        verified: VerifiedWrites | None,
         refusal: KafkaError | None,
     ) -> None:
         self.request = request
         self.context = context
-        self.admission = admission
+        self.verified = verified
         self.refusal = refusal
-        """Of the whole request, which every partition is answered with."""
+        """Error of the whole request, which every partition gets."""
         self.response = ProduceResponse(responses=[])
         self.touched: list[Partition] = []
-        """Written, and nobody who reads them has been told."""
+        """Written partitions whose waiting readers are not yet notified."""
         self.pending: list[PendingAck] = []
-        """Written, and not yet acknowledged."""
+        """Written partitions that are not yet acknowledged."""
+        self.unacknowledged: list[PartitionProduceResponse] = []
+        """Responses of the `pending` partitions, in the same order."""
         self.failed = False
         self.delays_others = False
-        """If it writes large records on the loop."""
+        """Whether this request writes large records on the loop."""
         self.unwritten = 0
-        """Appends that a thread writes."""
+        """Appends that a thread is writing."""
         self.on_written: Callable[[], None] | None = None
-        """Called when nothing is unwritten any more; there when all appends are begun."""
+        """Called when `unwritten` becomes 0. Set once all appends have begun."""
 
     def append(
         self, data: PartitionProduceData, topic: str | None, answers: list[PartitionProduceResponse]
     ) -> None:
-        """Append to one partition, and put its answer behind the others of its topic."""
+        """Append to one partition, and add its response to those of its topic."""
         context, required_acks = self.context, self.request.acks
         try:
             if self.refusal is not None:
                 raise self.refusal
             topic = _authorized(topic, context)
-            if not -1 <= required_acks <= 1:
-                raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
             if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
                 raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
+            partition = context.broker.replicas.table.partition(topic, data.index)
             records = data.records
             if records is None:
-                raise InvalidRecord("a produce request has one record batch per partition, this one has none")
+                raise InvalidRecord("a produce request needs a record batch for each partition")
             assert isinstance(records, memoryview)
-            partition = context.broker.replicas.partition(topic, data.index)
+            if not -1 <= required_acks <= 1:
+                raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
             log = partition.log
             is_for_thread = (
-                len(records) >= log.environment.written_elsewhere_bytes_min and self._has_company()
+                len(records) >= log.environment.written_elsewhere_bytes_min and self._would_delay_others()
             )
-            if is_for_thread or log.is_being_written:
-                _AppendElsewhere(self, data, topic, partition, answers, is_for_thread).wait()
+            is_batch = context.api_version >= VERSION_WITH_BATCHES
+            validate = log.validation(records if is_batch else batch_of(data, context))
+            if is_for_thread or validate is not None or log.is_being_written:
+                _AppendElsewhere(self, data, topic, partition, answers, is_for_thread).wait(
+                    must_be_validated=validate is not None
+                )
                 return
             info = partition.append(self.checked(data, records, partition), required_acks)
         except Exception as error:  # noqa: BLE001 - each partition has its own answer
@@ -134,17 +146,19 @@ class PartitionAppends:
         self.touched.append(partition)
         end_offset = info.last_offset + 1
         if required_acks and not partition.is_acknowledged(end_offset, required_acks):
-            self.pending.append(PendingAck(partition, end_offset, answer))
+            self.pending.append(PendingAck(partition, end_offset))
+            self.unacknowledged.append(answer)
 
-    def _has_company(self) -> bool:
-        """Whether a large write would delay anybody else: said of the request, not of each of its writes."""
-        self.delays_others = self.delays_others or self.context.exchange.connection.has_company()
+    def _would_delay_others(self) -> bool:
+        """Whether a large write would delay other connections. Decided once per request, not per write."""
+        if not self.delays_others:
+            self.delays_others = self.context.exchange.connection.others_served_since_last_call()
         return self.delays_others
 
     def checked(self, data: PartitionProduceData, records: memoryview, partition: Partition) -> memoryview:
-        """What is appended, as the transaction's coordinator admitted it, and as a batch."""
-        if self.admission is not None:
-            self.admission.check(partition.topic_partition, records)
+        """Records to append: verified by the transaction coordinator, and as one batch."""
+        if self.verified is not None:
+            self.verified.check(partition.topic_partition, records)
         if self.context.api_version < VERSION_WITH_ZSTD:
             return from_old_producer(data, records, self.context, partition)
         return records
@@ -166,14 +180,17 @@ class PartitionAppends:
             ],
         )
         if topic is not None:
-            replicas.table.count_failed_produce(topic)
+            is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
+            replicas.table.count_failed_produce(
+                topic, len(data.records) if is_too_large and data.records is not None else 0
+            )
             if not isinstance(error, _BEFORE_THE_LOG) and is_one_batch(data.records):
-                with suppress(KafkaError):  # the log may be what failed
+                with suppress(KafkaError):  # the log may be the part that failed
                     answer.log_start_offset = replicas.partition(topic, data.index).log.log_start_offset
         return answer
 
     def wake_readers(self) -> None:
-        """Who waits for what is written need not wait for the rest of the request."""
+        """Notify fetches that wait for these records, before the rest of the request is written."""
         wake_soon = self.context.broker.replicas.delayed.wake_soon
         for partition in self.touched:
             wake_soon(partition.topic_partition)
@@ -192,12 +209,14 @@ class PartitionAppends:
 
 
 class _AppendElsewhere:
-    """An append that has its turn when what came before it is written, and whose write may be a thread's. The
-    connection is read on meanwhile, unless too much is unwritten already."""
+    """Append that waits for the writes before it, and whose own write may run in a thread.
+
+    The connection is read meanwhile, unless too many bytes are unwritten.
+    """
 
     __slots__ = (
         "_answers", "_appends", "_data", "_is_for_thread", "_leader_epoch", "_log", "_partition",
-        "_size_bytes", "_slot", "_topic",
+        "_size_bytes", "_slot", "_topic", "_validated",
     )  # fmt: skip
 
     def __init__(
@@ -220,37 +239,82 @@ class _AppendElsewhere:
         self._leader_epoch = NO_EPOCH
         self._size_bytes = len(data.records)
         self._slot = len(answers)
+        self._validated: ValidatedRecords | None = None
 
-    def wait(self) -> None:
-        """Get in line, which may be empty."""
-        context, data, home = self._appends.context, self._data, self._log.log_directory
+    def wait(self, *, must_be_validated: bool = False) -> None:
+        """Join the queue of appends, which may be empty.
+
+        A thread first validates records whose validation takes long. The connection is paused until they are
+        answered, so that its next records stay behind them.
+        """
+        context, data, log_directory = self._appends.context, self._data, self._log.log_directory
         if not context.keeps_records:
             assert isinstance(data.records, memoryview)
             data.records = context.exchange.lend_piece(data.records)
-        # From here on nothing fails: what is counted is taken back when the append is over.
+        # Nothing below fails: each counter is taken back when the append ends.
         self._answers.append(PartitionProduceResponse(index=data.index))
         self._appends.unwritten += 1
-        home.unwritten_bytes += self._size_bytes
-        if home.unwritten_bytes > UNWRITTEN_BYTES_MAX:
+        log_directory.unwritten_bytes += self._size_bytes
+        if log_directory.unwritten_bytes > UNWRITTEN_BYTES_MAX:
             context.exchange.hold()
-        when_written(self._log, self._begin)
+        if must_be_validated:
+            context.exchange.hold()
+            self._validate()
+        else:
+            when_written(self._log, self._begin)
+
+    def _validate(self) -> None:
+        work = self._log.validation(batch_of(self._data, self._appends.context))
+        if work is None:  # the settings of the topic have changed meanwhile
+            when_written(self._log, self._begin)
+            return
+        validate = work
+        context = self._appends.context
+        now_ms = context.broker.clock.monotonic_ms
+        took_ms: list[float] = []
+
+        def timed() -> ValidatedRecords:
+            begun_ms = now_ms()
+            try:
+                return validate()
+            finally:
+                took_ms.append(now_ms() - begun_ms)
+
+        def validated(found: ValidatedRecords) -> None:
+            context.spent_ms += sum(took_ms)  # charged to the client's request quota like time on the loop
+            self._validated = found
+            when_written(self._log, self._begin)
+
+        def failed(error: BaseException) -> None:
+            context.spent_ms += sum(took_ms)
+            self._refuse(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+        try:
+            self._log.environment.writers(self._log.log_directory).submit(timed, validated, failed)
+        except RuntimeError as error:  # the broker is shutting down
+            self._refuse(error)
 
     def _begin(self) -> None:
-        """Much may have changed in the line: the partition is looked for anew. A log that has taken the place
-        of the one that was waited for is another directory's or another topic's: it has a line of its own."""
+        """Begin the append when its turn comes.
+
+        The partition is looked up again, because it may have moved meanwhile. A different log belongs to
+        another directory or another topic, and has a queue of its own.
+        """
         data, appends = self._data, self._appends
         records = data.records
         assert isinstance(records, memoryview)
         try:
             self._partition = partition = appends.context.broker.replicas.partition(self._topic, data.index)
             if partition.log is not self._log:
-                raise NotLeaderOrFollower(f"the log of {partition.topic_partition} is not the one it was")
-            records = appends.checked(data, records, partition)
+                raise NotLeaderOrFollower(f"the log of {partition.topic_partition} has been replaced; retry")
+            to_append: Records = appends.checked(data, records, partition)
+            if self._validated is not None:
+                to_append = self._validated
             self._leader_epoch = partition.leadership.leader_epoch
             if self._is_for_thread:
-                partition.append_elsewhere(records, appends.request.acks, self._written)
+                partition.append_elsewhere(to_append, appends.request.acks, self._written)
                 return
-            info = partition.append(records, appends.request.acks)
+            info = partition.append(to_append, appends.request.acks)
         except Exception as error:  # noqa: BLE001 - each partition has its own answer
             self._refuse(error)
         else:
@@ -263,8 +327,9 @@ class _AppendElsewhere:
         appends, partition = self._appends, self._partition
         answer = _accepted(self._data, result)
         appends.touched.append(partition)
-        if appends.request.acks:  # leadership may have gone since, whatever was asked for
-            appends.pending.append(PendingAck(partition, result.last_offset + 1, answer, self._leader_epoch))
+        if appends.request.acks:  # leadership may have moved since, for any value of acks
+            appends.pending.append(PendingAck(partition, result.last_offset + 1, self._leader_epoch))
+            appends.unacknowledged.append(answer)
         self._end(answer)
 
     def _refuse(self, error: Exception) -> None:
@@ -287,7 +352,7 @@ def _accepted(data: PartitionProduceData, info: AppendInfo) -> PartitionProduceR
 
 def _authorized(topic: str | None, context: RequestContext) -> str:
     if topic is None:
-        raise UnknownTopicId("no topic has this id")
+        raise UnknownTopicId("this server does not host this topic id")
     if not context.allows(_WRITE, _TOPIC, topic):
         raise TopicAuthorizationFailed("not authorized")
     return topic

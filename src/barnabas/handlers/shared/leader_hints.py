@@ -1,23 +1,25 @@
-"""KIP-951: an answer "not the leader" also says who is, so that the client need not ask again.
+"""Current leader in NOT_LEADER_OR_FOLLOWER responses (KIP-951), so that the client need not refresh its
+metadata.
 
-A broker that has just lost a partition knows its new leader before the news of it has gone round: a client
-that asks any broker at that moment may hear of the old leader, and ask again only after a while.
+A broker that loses a partition knows the new leader before UpdateMetadata reaches every broker. A client that
+refreshes at that moment may get the old leader, and refreshes again only after its back-off.
 """
 
 from __future__ import annotations
 
 from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.endpoints import endpoint_of
 from barnabas.protocol.messages import fetch
 from barnabas.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from barnabas.requests.context import RequestContext
-from barnabas.requests.endpoints import endpoint_of
 
 _MOVED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})
 
 
 def _leader_of(topic: str, index: int, context: RequestContext) -> tuple[int, int] | None:
-    """The leader and its epoch, by whichever is newer of our own order and what everybody is told."""
+    """Leader and leader epoch: the newer of this broker's LeaderAndIsr and the metadata cache."""
     broker = context.broker
     known = broker.metadata.partition(topic, index)
     replica = broker.replicas.find(TopicPartition(topic, index))
@@ -28,10 +30,12 @@ def _leader_of(topic: str, index: int, context: RequestContext) -> tuple[int, in
     return None if known is None or known.leader < 0 else (known.leader, known.leader_epoch)
 
 
-def add_leader_hints(response: ProduceResponse, context: RequestContext) -> None:
+def add_leader_hints(response: ProduceResponse, context: RequestContext) -> Sliced[None]:
     leaders: set[int] = set()
     for topic in response.responses:
+        yield
         for answer in topic.partition_responses:
+            yield
             if answer.error_code not in _MOVED:
                 continue
             name = topic.name or context.topic_name(topic.topic_id) or ""
@@ -50,11 +54,13 @@ def add_leader_hints(response: ProduceResponse, context: RequestContext) -> None
 
 def add_fetch_leader_hints(
     response: fetch.FetchResponse, context: RequestContext, *, with_endpoints: bool
-) -> None:
-    """Followers know where brokers are, so only consumers are told the addresses."""
+) -> Sliced[None]:
+    """Followers know the brokers' endpoints, so only consumers get them."""
     leaders: set[int] = set()
     for topic in response.responses:
+        yield
         for answer in topic.partitions:
+            yield
             if answer.error_code not in _MOVED:
                 continue
             name = context.topic_name(topic.topic_id) or ""

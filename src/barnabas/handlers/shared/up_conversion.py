@@ -1,8 +1,8 @@
-"""What old producers send: messages of formats 0 and 1 (Produce v0-2). They become one batch.
+"""Up-conversion for old producers: messages of formats 0 and 1 (Produce v0-2) become one batch.
 
-That is work for each message. A few are converted where they are; many, or compressed ones, of which nobody
-knows how many there are, in a thread, while the connection waits: a megabyte of small messages takes a
-second.
+Conversion costs work per message. A few messages are converted on the loop. Many messages, or compressed
+ones, whose count is not known, are converted in a thread while the connection waits. A megabyte of small
+messages takes a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.records.batch import ATTRIBUTES_AT, CODEC_MASK, MAGIC, MAGIC_AT
 from barnabas.records.compression import Codec
 from barnabas.records.legacy import convert_up
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from barnabas.requests.context import RequestContext
 
 VERSION_WITH_BATCHES = 3
@@ -28,19 +28,20 @@ VERSION_WITH_ZSTD = 7
 CONVERTED_INLINE_BYTES_MAX = 16 * 1024
 OLD_ATTRIBUTES_AT = MAGIC_AT + 1
 INFLATES_AT_MOST = 32
-"""Compressed messages may inflate to so many times what a batch may have: they are copied one by one."""
+"""Compressed messages may inflate to this multiple of the maximum batch size: they are copied one by one."""
 SHRINKS_AT_MOST = 4
-"""The smallest message has 26 bytes, the smallest record of a batch seven."""
+"""The smallest message has 26 bytes, the smallest record of a batch has seven."""
 
 
 def from_old_producer(
     data: PartitionProduceData, records: memoryview, context: RequestContext, partition: Partition
 ) -> memoryview:
-    """Consumers as old as this producer may not know zstd; before v3 it knew no batches either."""
+    """Records of a producer before Produce v7. Consumers of its age may not know zstd; before v3 it knows no
+    batches."""
     if not records:
         return records
     if len(records) <= MAGIC_AT:
-        raise CorruptMessage("the records are cut short")
+        raise CorruptMessage("the records are truncated")
     if records[MAGIC_AT] < MAGIC:
         if context.api_version >= VERSION_WITH_BATCHES:
             raise InvalidRecord(f"Produce version {context.api_version} takes record batches of magic 2 only")
@@ -56,10 +57,10 @@ def is_long_conversion(request: ProduceRequest) -> bool:
 
 
 async def convert_in_a_thread(request: ProduceRequest, context: RequestContext) -> None:
-    """Put converted records, or the error of their conversion, where `converted` finds them.
+    """Convert in a thread, and leave the records or the error where `converted` finds them.
 
-    The records are kept already: this begins after the turn in which they came. What the thread takes is
-    charged to the client like the time of the loop.
+    The records are already copied: this begins after the turn in which they arrived. The client's request
+    quota is charged for the thread's time, like time on the loop.
     """
     context.converted = {}
     now_ms = context.broker.clock.monotonic_ms
@@ -75,6 +76,13 @@ async def convert_in_a_thread(request: ProduceRequest, context: RequestContext) 
                 made, took_ms = await asyncio.to_thread(convert, data.records, bytes_max)
                 context.converted[id(data)] = made
                 context.spent_ms += took_ms
+
+
+def batch_of(data: PartitionProduceData, context: RequestContext) -> memoryview:
+    """The records as a batch, as far as they are one already: as they were sent, or as a thread made it."""
+    assert isinstance(data.records, memoryview)
+    known = (context.converted or {}).get(id(data))
+    return known if isinstance(known, memoryview) else data.records
 
 
 def converted(data: PartitionProduceData, context: RequestContext) -> memoryview:
@@ -95,7 +103,7 @@ def _convert(records: memoryview, bytes_max: int) -> memoryview | KafkaError:
         return memoryview(convert_up(records, limit_bytes=INFLATES_AT_MOST * bytes_max))
     except KafkaError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - told like any other fault of these bytes
+    except Exception as error:  # noqa: BLE001 - answered like any other fault of these bytes
         return CorruptMessage(f"the messages cannot be read: {type(error).__name__}")
 
 

@@ -1,9 +1,9 @@
-"""What a request hears that is refused as a whole, unless its API's row says otherwise (`Api.refused`).
+"""Default error response for a request that is refused as a whole, unless `Api.refused` overrides it.
 
-An answer with an error code at its top has it there. All others have one for each topic, partition, group or
-resource, so everything that the request names is answered with the error: the arrays of the request are
-followed by those of the answer, level by level, until there is a code to set. What names an element has the
-same field in both, or is of the same type: `partition` in one, `partition_index` in the other.
+A response with an error code at its top carries it there. All others have one for each topic, partition,
+group or resource, so each element of the request gets the error. The arrays of the request are matched with
+those of the response, level by level, down to the error code. An element's name has the same field in both,
+or the same type: `partition` in one, `partition_index` in the other.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.core.errors import KafkaError
-from barnabas.protocol.declarations import Field, Kind
+from barnabas.core.steps import Sliced
 from barnabas.protocol.messages import response_class
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Field, Kind
+from barnabas.protocol.schema.message import Message
 
 _CODES = ("error_code", "partition_error_code")
 _NAMES = frozenset(
@@ -29,16 +30,16 @@ _NAMES = frozenset(
         "topic_id",
     }
 )
-"""What elements are known by, in a request and in its answer."""
+"""Fields that name elements, in requests and responses."""
 
 
-def refusal(request: Message, error: KafkaError, version: int) -> Message:
+def refusal(request: Message, error: KafkaError, version: int) -> Sliced[Message]:
     api = request.__schema__.api
     assert api is not None
-    return _refused(response_class(api)(), request, error, version)
+    return (yield from _refused(response_class(api)(), request, error, version))
 
 
-def _refused(answer: Message, asked: Any, error: KafkaError, version: int) -> Message:
+def _refused(answer: Message, asked: Any, error: KafkaError, version: int) -> Sliced[Message]:
     fields = _fields(answer, version)
     for field in fields:
         if field.name in _CODES:
@@ -51,12 +52,16 @@ def _refused(answer: Message, asked: Any, error: KafkaError, version: int) -> Me
     named = getattr(asked, elements.name) or ()
     assert answers.kind.element is not None
     answer_class = answers.kind.element.message
-    setattr(answer, answers.name, [_named(answer_class, each, error, version) for each in named])
+    refused = []
+    for element in named:
+        refused.append((yield from _named(answer_class, element, error, version)))
+        yield
+    setattr(answer, answers.name, refused)
     return answer
 
 
-def _named(answer_class: Any, asked: Any, error: KafkaError, version: int) -> Message:
-    """The answer about what the request names by `asked`, a struct or just a name or number."""
+def _named(answer_class: Any, asked: Any, error: KafkaError, version: int) -> Sliced[Message]:
+    """Response for the element `asked`: a struct, or just a name or number."""
     answer: Message = answer_class()
     fields = [each for each in _fields(answer, version) if each.name not in (*_CODES, "error_message")]
     if isinstance(asked, Message):
@@ -70,11 +75,11 @@ def _named(answer_class: Any, asked: Any, error: KafkaError, version: int) -> Me
     else:
         kind = "string" if isinstance(asked, str) else "int32"
         setattr(answer, next(each for each in fields if each.kind.name == kind).name, asked)
-    return _refused(answer, asked, error, version)
+    return (yield from _refused(answer, asked, error, version))
 
 
 def _has_code(kind: Kind, version: int) -> bool:
-    """Whether it is an array of structs with a code in them, or below them."""
+    """Whether it is an array of structs with an error code in them, or below them."""
     message = None if kind.element is None else kind.element.message
     return message is not None and any(
         version in each.versions and (each.name in _CODES or _has_code(each.kind, version))

@@ -1,11 +1,10 @@
-"""Under which address a client finds a broker.
+"""Broker endpoints as a client can reach them.
 
-A client keeps only the addresses that brokers tell it, and those are wrong as soon as the
-broker sits behind a container's port mapping or a proxy. So unless `advertised.listeners`
-says otherwise, a broker answers with the address on which the client has just reached it.
-A listener that was given a name is told by its name, as Apache Kafka does: a certificate and
-a ticket of Kerberos are for names. Other brokers are found under what they registered for the
-same listener.
+A client keeps only the endpoints that brokers return. Those are wrong when the broker is behind a port
+mapping of a container or a proxy. So, unless `advertised.listeners` is set, a broker returns the address on
+which this client reached it. A listener that has a host name returns the name, as Apache Kafka does:
+certificates and Kerberos tickets are issued for names. Other brokers are returned with the endpoint that they
+registered for the same listener.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
-from barnabas.core.endpoints import Endpoint
-from barnabas.network.exchange import ExchangeConnection
+from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.network.transport.exchange import ExchangeConnection
 from barnabas.requests.services import Services
 
 _MAPPED_IPV4 = "::ffff:"
@@ -27,7 +26,7 @@ class Node(NamedTuple):
 
 
 def endpoint_of(broker: Services, broker_id: int, connection: ExchangeConnection) -> Node | None:
-    """The address of any live broker, for the client on `connection`; None if it has none there."""
+    """Endpoint of a live broker for the client on `connection`; None if the broker has no such listener."""
     registered = broker.metadata.broker(broker_id)
     if registered is None:
         return None
@@ -40,13 +39,13 @@ def endpoint_of(broker: Services, broker_id: int, connection: ExchangeConnection
 
 
 def live_endpoints(broker: Services, connection: ExchangeConnection) -> list[Node]:
-    """Every live broker that the client on `connection` can reach."""
+    """Endpoints of all live brokers that the client on `connection` can reach."""
     found = (endpoint_of(broker, each.id, connection) for each in broker.metadata.brokers())
     return [endpoint for endpoint in found if endpoint is not None]
 
 
 def _own_endpoint(broker: Services, connection: ExchangeConnection) -> Endpoint:
-    advertised = broker.settings.advertised_listeners.get(connection.listener_name)
+    advertised = broker.config.advertised_listeners.get(connection.listener_name)
     if advertised is not None:
         return advertised.endpoint
     registered = broker.metadata.endpoint(broker.broker_id, connection.listener_name)
@@ -56,7 +55,7 @@ def _own_endpoint(broker: Services, connection: ExchangeConnection) -> Endpoint:
 
 
 def _is_name(host: str) -> bool:
-    """Neither an address nor nothing, which means every address."""
+    """Neither an IP address nor the empty host, which means every address."""
     try:
         ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:

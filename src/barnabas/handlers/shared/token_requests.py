@@ -1,8 +1,8 @@
-"""What the requests about delegation tokens have in common."""
+"""Checks that delegation token requests share."""
 
 from __future__ import annotations
 
-from barnabas.cluster.delegation_tokens import DelegationTokens
+from barnabas.cluster.stores.delegation_tokens import DelegationTokens
 from barnabas.core.errors import (
     DelegationTokenAuthDisabled,
     DelegationTokenRequestNotAllowed,
@@ -12,11 +12,12 @@ from barnabas.core.errors import (
 from barnabas.core.limits import PRINCIPAL_NAME_BYTES_MAX
 from barnabas.requests.authentication import SaslSession
 from barnabas.requests.context import RequestContext
-from barnabas.security.principal import ANONYMOUS, USER, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, USER, KafkaPrincipal
 
 
 def tokens_for(context: RequestContext) -> DelegationTokens:
-    """The tokens, if whoever asks may ask: not who is unknown, nor who shows a token himself."""
+    """The tokens, if the client may ask: neither anonymous clients nor clients that authenticated by a token
+    may."""
     connection = context.exchange.connection
     session = connection.session
     if (
@@ -25,10 +26,10 @@ def tokens_for(context: RequestContext) -> DelegationTokens:
         or (isinstance(session, SaslSession) and session.by_delegation_token)
     ):
         raise DelegationTokenRequestNotAllowed(
-            "delegation tokens are for who has authenticated, and not by a token"
+            "delegation token requests need a connection that did not authenticate by a token"
         )
     if context.broker.tokens is None:
-        raise DelegationTokenAuthDisabled("delegation.token.secret.key is not set")
+        raise DelegationTokenAuthDisabled("delegation.token.secret.key is not set on this broker")
     return context.broker.tokens
 
 

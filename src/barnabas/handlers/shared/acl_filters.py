@@ -1,4 +1,4 @@
-"""What DescribeAcls and DeleteAcls share: how a filter is read."""
+"""ACL filters of DescribeAcls and DeleteAcls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION_WITH_PATTERNS = 1
 
 
 def filter_of(asked: DeleteAclsFilter | DescribeAclsRequest, api_version: int) -> AclFilter:
-    """Version 0 knows no prefixes: there a pattern is a literal one."""
+    """The filter as the authorizer takes it. Version 0 has no pattern type: its patterns are literal."""
     is_plain = api_version < VERSION_WITH_PATTERNS
     return AclFilter(
         from_code(ResourceType, asked.resource_type_filter),

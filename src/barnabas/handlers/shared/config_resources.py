@@ -1,5 +1,7 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: a resource appears once in a request, and
-each resource succeeds or fails by itself."""
+"""Checks that AlterConfigs and IncrementalAlterConfigs share.
+
+A resource appears once in a request, and each resource has its own error.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Protocol, TypeVar
 from barnabas.core.errors import InvalidRequest, KafkaError
 from barnabas.protocol.config_numbers import ResourceType as ConfigResourceType
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error, code_and_message
+from barnabas.requests.errors import as_kafka_error, code_and_message
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
 
 
@@ -25,7 +27,7 @@ R = TypeVar("R", bound=Resource)
 
 
 def require_config(operation: Operation, resource: Resource, context: RequestContext) -> None:
-    """The settings of brokers are the cluster's; what has no settings is refused elsewhere."""
+    """Broker configs need the right to the cluster. Resources without configs are refused elsewhere."""
     kind, name = resource.resource_type, resource.resource_name
     if kind == ConfigResourceType.TOPIC:
         context.require(operation, ResourceType.TOPIC, name)
@@ -38,7 +40,7 @@ def require_config(operation: Operation, resource: Resource, context: RequestCon
 async def alter_each(
     resources: Sequence[R], alter: Callable[[R], Awaitable[None]], context: RequestContext
 ) -> list[tuple[R, int, str | None]]:
-    """Call `alter` for each resource; with each comes its error code and message."""
+    """Call `alter` for each resource, and return each with its error code and message."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     results = []
     for resource in resources:

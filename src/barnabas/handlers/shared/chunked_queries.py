@@ -1,7 +1,7 @@
-"""Asking a coordinator about many things, some at a time.
+"""Coordinator queries about many elements, in chunks.
 
-Coordinators decide inline and answer through a callback, now or later. What is asked about
-thousands of groups is asked in chunks, with a breath between them.
+Coordinators decide inline and answer through a callback, at once or later. A query about thousands of groups
+is divided into chunks, and the loop serves other connections between them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from barnabas.coordinator.gathering import Gathering
+from barnabas.coordinator.runtime.fan_in import Gathering
 from barnabas.requests.context import RequestContext
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ CHUNK = 10
 async def ask_in_chunks(
     items: Sequence[T], ask: Callable[[T, Callable[[R], None]], None], context: RequestContext
 ) -> list[R]:
-    """What `ask` answers for each item, in their order."""
+    """Results of `ask` for each item, in the order of the items."""
     answers: list[R] = []
     for start in range(0, len(items), CHUNK):
         chunk = items[start : start + CHUNK]
@@ -34,8 +34,8 @@ async def ask_in_chunks(
                 answer.set_result(parts)
 
         gathering = Gathering(len(chunk), respond)
-        for place, item in enumerate(chunk):
-            ask(item, partial(gathering.put, place))
+        for index, item in enumerate(chunk):
+            ask(item, partial(gathering.put, index))
         answers += await answer
         await context.breathe()
     return answers

@@ -1,13 +1,13 @@
 """Version 0 of OffsetCommit and OffsetFetch: offsets in the coordination store.
 
-Consumers of Kafka 0.8 kept their offsets in ZooKeeper through these requests. The coordinator of
-the group is not asked: there was none.
+Consumers of Kafka 0.8 keep their offsets in ZooKeeper through these requests. The group coordinator takes no
+part: Kafka 0.8 has none.
 """
 
 from __future__ import annotations
 
-from barnabas.cluster.consumer_offset_znodes import read_consumer_offset, write_consumer_offset
-from barnabas.cluster.coordination import CoordinationError
+from barnabas.cluster.coordination.contract import CoordinationError
+from barnabas.cluster.znodes.consumer_offsets import read_consumer_offset, write_consumer_offset
 from barnabas.core.errors import (
     NONE,
     InvalidGroupId,
@@ -30,7 +30,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.failures import as_kafka_error
+from barnabas.requests.errors import as_kafka_error
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 
 
@@ -59,8 +59,8 @@ async def _commit(
     try:
         context.require(Operation.READ, ResourceType.TOPIC, topic)
         _check(group, topic, index, context)
-        if len(partition.committed_metadata or "") > context.broker.settings.offset_metadata_max_bytes:
-            raise OffsetMetadataTooLarge("the metadata of the offset is too large")
+        if len(partition.committed_metadata or "") > context.broker.config.offset_metadata_max_bytes:
+            raise OffsetMetadataTooLarge("the offset's metadata exceeds offset.metadata.max.bytes")
         await write_consumer_offset(context.broker.znodes, group, topic, index, partition.committed_offset)
     except (KafkaError, CoordinationError) as error:
         return as_kafka_error(error, f"committing an offset of {group}").code
@@ -98,6 +98,6 @@ async def _fetch(group: str, topic: str, index: int, context: RequestContext) ->
 
 def _check(group: str, topic: str, index: int, context: RequestContext) -> None:
     if not group or "/" in group or group in (".", ".."):
-        raise InvalidGroupId(f"{group!r} cannot name a group in the coordination store")
+        raise InvalidGroupId(f"{group!r} cannot be a group id in the coordination store")
     if context.broker.metadata.partition(topic, index) is None:
         raise UnknownTopicOrPartition(f"{topic}-{index} does not exist")
