@@ -1,1 +1,1 @@
-"""Sockets, with no knowledge of any API: frames come in, answers go out in the order of their requests."""
+"""Sockets without knowledge of any API: frames come in, responses go out in the order of their requests."""

@@ -1,91 +1,113 @@
-"""One client's connection: frames in, exchanges out, answers back in the order of their requests.
+"""Connection of one client: frames in, exchanges out, responses back in the order of their requests.
 
 Everything happens in turns of the event loop. A turn of reading is one `recv`, then at most
-REQUESTS_PER_TURN_MAX dispatches (fewer when TURN_MS_MAX is over), then one send of all that was
-answered meanwhile: answers made during a turn are *corked* and leave together. That holds for
-other connections too: a follower's fetch may complete the requests of many producers, and the
-answers of each leave in one send when the turn is over. Answers made outside a turn leave at once.
+REQUESTS_PER_TURN_MAX dispatches (fewer when TURN_MS_MAX is over), then one send of all responses. Responses
+made during a turn are *corked* and leave together. That holds for other connections too: a follower's fetch
+may complete the requests of many producers. The responses of each leave in one send when the turn is over.
+Responses made outside a turn leave at once.
 
-Reading is *paused* (Kafka says muted) while too many requests await answers, while an
-exchange holds the connection, while answers pile up that the peer does not take, and while
-the peer is throttled. It is paused lazily: only when bytes arrive for a paused connection is
-the socket taken out of the poll, so a request that is answered before the next one comes
-costs no system call.
+Reading is *paused* (Kafka says muted) while too many requests await responses or an exchange holds the
+connection. It is also paused while the client does not read its responses, or is throttled. The pause is
+lazy: the socket leaves the poll only when bytes arrive for a paused connection. So a request that is answered
+before the next one arrives costs no system call.
 
-A turn starts from the loop and never from inside another turn: the frame that is being
-dispatched lies in a chunk that all connections share. So whatever ends a pause schedules the
-next turn, and does not run it.
+A turn starts from the loop and never from inside another turn: the dispatched frame lies in a chunk that all
+connections share. So the end of a pause schedules the next turn, and does not run it.
 
-No fault of a peer leaves this file as an exception, and neither does a fault of `dispatch`:
-it costs this one connection.
+No fault of a client leaves this file as an exception, and neither does a fault of `dispatch`: it closes this
+one connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from math import inf
+from collections.abc import Callable
+from struct import Struct
 from typing import Final, Protocol
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
-from barnabas.core.complaints import Complaints
 from barnabas.core.limits import (
-    FRAME_ARRIVAL_BYTES_PER_MS_MIN,
     OUTPUT_CONGESTED_BYTES,
     REQUESTS_PER_TURN_MAX,
     TURN_MS_MAX,
 )
+from barnabas.core.regions import FileRegion
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.core.scheduler import Background, Scheduler
-from barnabas.network.attention import Attention
-from barnabas.network.connection_limits import ConnectionLimits
+from barnabas.network.busy_poll import BusyPoll
+from barnabas.network.connection_limits import NEVER, ConnectionDeadlines, ConnectionLimits
 from barnabas.network.counters import Closed, NetworkCounters
-from barnabas.network.exchange import Dispatch, Exchange, Gate
-from barnabas.network.output import JOINED_BYTES_MAX, RegionCutShort
-from barnabas.network.receive_buffer import SIZE, SIZE_BYTES, Loan, LoopBuffers, ReceiveBuffer
-from barnabas.network.transport import Transport
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.network.request_memory import RequestMemory
+from barnabas.network.transport.arrivals import UNKNOWN_MS, StampedReceive
+from barnabas.network.transport.exchange import Dispatch, Exchange, Gate
+from barnabas.network.transport.output import JOINED_BYTES_MAX, RegionCutShort, RegionUnreadable
+from barnabas.network.transport.receive_buffer import (
+    LARGE_BYTES,
+    SIZE,
+    SIZE_BYTES,
+    Loan,
+    LoopBuffers,
+    ReceiveBuffer,
+)
+from barnabas.network.transport.transport import Transport
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 
-NEVER: Final = -1.0
+KEY: Final = Struct(">h")
+KEY_BYTES: Final = 2
+"""A request begins with its API key."""
 DISCARDED_READS_MAX: Final = 16
 TLS_GREETING: Final = 0x1603
-"""How a client that speaks TLS begins, read as the size of a frame."""
+"""First bytes of a TLS client, read as the size of a frame."""
 SMALL_REQUEST_BYTES: Final = 1024
-"""Up to here only every fourth request of a turn has the clock looked at."""
+"""Up to this size only every fourth request of a turn reads the clock."""
+OWN_TURNS_MS: Final = 1.0
+"""A connection that was read this short a time ago, and no other since, has not waited for the loop."""
+FIRST_WAIT_MS_MAX: Final = 30_000.0
+"""Longest wait that the first bytes of a connection may claim: they may have come before it was accepted."""
 
 
 class ConnectionOwner(Protocol):
-    """What connections have in common; the server is one."""
+    """State that connections share; the server is one."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
     scheduler: Scheduler
-    settings: BrokerConfig
+    config: BrokerConfig
     limits: ConnectionLimits
+    request_memory: RequestMemory
+    frame_bytes_max_of: Callable[[int], int]
+    """Largest request of an API, by its key."""
     counters: NetworkCounters
-    complaints: Complaints
-    attention: Attention
+    limited_log: RateLimitedLogger
+    busy_poll: BusyPoll
     buffers: LoopBuffers
+    stamped: StampedReceive | None
+    """Receives with the time of arrival, where the system has it."""
     disk_readers: Background
-    """Bring in what answers need and the page cache has not."""
+    """Read regions that responses need and the page cache lacks."""
     dispatch: Dispatch
+    report_unreadable: Callable[[FileRegion, OSError], None]
+    """Called when the disk fails to read a region of a response."""
     is_in_turn: bool
     answered_in_turn: dict[Connection, None]
-    """Connections that got answers during a turn of another."""
+    """Connections that got responses during a turn of another."""
     served: Connection | None
-    """Whose turn it is, or was last."""
+    """Connection whose turn it is, or was last."""
     switches: int
-    """How often that was another than before."""
+    """Number of times that another connection was served than before."""
 
+    def authenticated(self, connection: Connection) -> None: ...
     def forget(self, connection: Connection) -> None: ...
 
 
 class Connection:
     __slots__ = (
-        "_active_ms", "_authenticate_by_ms", "_blocked_since_ms", "_closing", "_corked", "_descriptor",
-        "_dispatch", "_draining_since_ms", "_frame_bytes_max", "_frame_since_ms", "_has_spoken",
-        "_monotonic_ms", "_output", "_owner", "_paused", "_polled", "_received", "_received_total",
-        "_resuming", "_stops", "_switches", "_transport", "_unanswered", "closed", "connection_id",
+        "_arrived_ms", "_awaited_bytes", "_blocked", "_closing", "_corked", "_deadlines", "_descriptor",
+        "_dispatch", "_frame_bytes_max", "_has_spoken", "_memory_bytes", "_monotonic_ms",
+        "_on_end", "_output", "_owner", "_paused", "_polled", "_read_ms", "_received", "_received_total",
+        "_resuming", "_stops", "_switches", "_transport", "_unanswered", "_unsent", "closed", "connection_id",
         "listener_name", "local_host", "local_port", "peer_host", "principal", "security_protocol", "session",
     )  # fmt: skip
 
@@ -120,24 +142,29 @@ class Connection:
         self._received_total = owner.counters.received
         self._output = transport.make_output(owner.counters.sent)
         self._unanswered: deque[Exchange] = deque()
+        self._unsent: list[Exchange] = []
+        """Answered requests whose total time ends when the output is empty."""
         self._stops = 0
         self._switches = 0
         self._corked = False
+        self._blocked = False
         self._paused = False
         self._polled = False
         self._resuming = False
         self._has_spoken = False
+        self._memory_bytes = 0
+        """Bytes of the pool of request memory that the arriving large request holds."""
+        self._awaited_bytes = 0
+        """Bytes that the request waits for; nothing is read meanwhile."""
         self._closing: Closed | None = None
-        self._active_ms = self._monotonic_ms()
-        self._frame_since_ms = NEVER
-        self._blocked_since_ms = NEVER
-        self._draining_since_ms = NEVER
+        self._on_end: list[Callable[[], None]] = []
+        self._arrived_ms = self._read_ms = self._monotonic_ms()
+        """Arrival of the bytes that were read last, and when they were read or could have been."""
+        self._deadlines = ConnectionDeadlines(owner.limits, self._read_ms, authenticates=gate is not None)
         if gate is None:
-            self._authenticate_by_ms = inf
-            self._frame_bytes_max = owner.settings.socket_request_max_bytes
+            self._frame_bytes_max = owner.config.socket_request_max_bytes
             self._dispatch = owner.dispatch
         else:
-            self._authenticate_by_ms = self._active_ms + owner.limits.authentication_ms_max
             self._frame_bytes_max = gate.frame_bytes_max
             self._dispatch = gate.admit(self)
 
@@ -153,8 +180,16 @@ class Connection:
         if self._paused:
             self._stop_polling()
             return
+        owner = self._owner
+        now_ms = self._monotonic_ms()
+        stamped: StampedReceive | None = None
+        waits = owner.served is not self or now_ms - self._read_ms > OWN_TURNS_MS
         try:
-            count = self._received.receive(self._transport)
+            if waits and (stamped := owner.stamped) is not None:
+                stamped.transport = self._transport
+                count = self._received.receive(stamped)
+            else:
+                count = self._received.receive(self._transport)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -165,19 +200,33 @@ class Connection:
             self._note_silence()
             self.drain(Closed.BY_PEER)
             return
-        self._has_spoken = True
         self._received_total.value += count
-        self._active_ms = self._monotonic_ms()
-        self._serve()
+        self._deadlines.active_ms = now_ms
+        self._arrived_ms = (
+            now_ms - self._waited_ms(now_ms, UNKNOWN_MS if stamped is None else stamped.waited_ms)
+            if waits
+            else now_ms
+        )
+        self._has_spoken = True
+        self._read_ms = now_ms
+        self._serve(now_ms)
 
-    def _serve(self) -> None:
+    def _waited_ms(self, now_ms: float, stamped_ms: float) -> float:
+        """How long the bytes just read have waited for the loop: as stamped, or the middle of what is
+        possible."""
+        possible_ms = now_ms - self._read_ms if self._has_spoken else FIRST_WAIT_MS_MAX
+        if stamped_ms == UNKNOWN_MS:
+            return min(possible_ms, self._owner.busy_poll.busy_ms(now_ms)) / 2
+        return min(max(stamped_ms, 0.0), possible_ms)
+
+    def _serve(self, now_ms: float) -> None:
         owner = self._owner
         owner.is_in_turn = True
         if owner.served is not self:
             owner.served = self
             owner.switches += 1
         try:
-            self._serve_window()
+            self._serve_window(now_ms)
         finally:
             owner.is_in_turn = False
             if owner.answered_in_turn:
@@ -185,30 +234,36 @@ class Connection:
                 for connection in others:
                     connection._send_answers()
 
-    def _serve_window(self) -> None:  # noqa: C901 - one loop over frames, where each call would cost all of them
-        """Dispatch the whole frames of the window, send the answers, keep what is left for later."""
+    def _serve_window(self, now_ms: float) -> None:  # noqa: C901, PLR0912, PLR0915 - one loop over frames, where each call would cost all of them
+        """Dispatch the complete frames of the window, send the responses, keep the rest for later."""
         received = self._received
         view, position, end = received.view, received.start, received.end
-        unanswered, output, now_ms = self._unanswered, self._output, self._active_ms
+        unanswered, output = self._unanswered, self._output
         dispatch, size_max = self._dispatch, self._frame_bytes_max
         clock, requests_left = self._monotonic_ms, REQUESTS_PER_TURN_MAX
+        arrived_ms = self._arrived_ms
         frame_bytes = 0
+        large_bytes = 0
         frame_waits = False
         self._corked = True
         while end - position >= SIZE_BYTES:
             (size,) = SIZE.unpack_from(view, position)
-            if not 0 <= size <= size_max and not 0 <= size <= self._frame_bytes_max:  # it may have grown
+            if (
+                not 0 <= size <= size_max and not 0 <= size <= self._frame_bytes_max
+            ):  # it may have grown meanwhile
                 self._reject_size(size)
                 return
             frame_end = position + SIZE_BYTES + size
             if frame_end > end:
+                if size >= LARGE_BYTES and end - position >= SIZE_BYTES + KEY_BYTES:
+                    large_bytes = size
                 break
             suspect = unanswered or self._stops or output.memory_bytes > JOINED_BYTES_MAX
             if requests_left == 0 or (suspect and self._must_pause()):
                 frame_waits = True
                 break
             requests_left -= 1
-            exchange = Exchange(self, now_ms)
+            exchange = Exchange(self, arrived_ms)
             unanswered.append(exchange)
             try:
                 dispatch(exchange, view[position + SIZE_BYTES : frame_end])
@@ -221,16 +276,48 @@ class Connection:
             if (size > SMALL_REQUEST_BYTES or not requests_left & 3) and clock() - now_ms > TURN_MS_MAX:
                 requests_left = 0
         self._corked = False
+        if frame_bytes and self._memory_bytes:
+            self._give_memory_back()
+        if large_bytes and not self._expect_large(large_bytes, view, position + SIZE_BYTES):
+            return
         received.settle(position, frame_bytes)
+        deadlines = self._deadlines
         if position == end:
-            self._frame_since_ms = NEVER
-        elif frame_bytes or self._frame_since_ms == NEVER:
-            self._frame_since_ms = now_ms
+            deadlines.frame_since_ms = NEVER
+        elif frame_bytes or deadlines.frame_since_ms == NEVER:
+            deadlines.frame_since_ms = now_ms
         self._flush()
         if frame_bytes:
-            self._owner.attention.served(now_ms)
+            self._owner.busy_poll.served(now_ms)
         if (frame_waits or unanswered or self._stops or not output.empty) and not self.closed:
             self._decide_next_turn(frame_waits=frame_waits)
+
+    def _expect_large(self, size: int, view: memoryview, position: int) -> bool:
+        """A large request begins: check its API's limit, and take memory for all of it. False if it is
+        refused."""
+        if self._memory_bytes or self._awaited_bytes or self._deadlines.awaits_authentication:
+            return True  # unauthenticated clients may send little, and their connections are bounded
+        (api_key,) = KEY.unpack_from(view, position)
+        size_max = self._owner.frame_bytes_max_of(api_key)
+        if size > size_max:
+            self._reject_large(size, api_key, size_max)
+            return False
+        if self._owner.request_memory.take(self, size):
+            self._memory_bytes = size
+        else:
+            self._awaited_bytes = size
+            self._stops += 1
+        return True
+
+    def memory_granted(self) -> None:
+        """The pool grants the memory of the large request."""
+        self._memory_bytes, self._awaited_bytes = self._awaited_bytes, 0
+        self._stops -= 1
+        self._unpause()
+
+    def _give_memory_back(self) -> None:
+        size, self._memory_bytes = self._memory_bytes, 0
+        self._owner.request_memory.give_back(size)
 
     def _must_pause(self) -> bool:
         return (
@@ -259,14 +346,19 @@ class Connection:
             return
         if not self._polled:
             self.start()
-        self._active_ms = self._monotonic_ms()
-        self._frame_since_ms = NEVER
-        self._serve()
+        now_ms = self._deadlines.active_ms = self._monotonic_ms()
+        self._deadlines.frame_since_ms = NEVER
+        self._serve(now_ms)
+
+    def _paused_until_now(self) -> None:
+        """A request that waits for an earlier one of its own connection does not wait for the loop."""
+        self._arrived_ms = self._read_ms = self._monotonic_ms()
 
     def _unpause(self) -> None:
-        """Something that may have been the reason of a pause has ended."""
+        """A possible reason for a pause has ended."""
         if self._paused and not self.closed and not self._must_pause():
             self._paused = False
+            self._paused_until_now()
             self._schedule_turn()
 
     def _stop_polling(self) -> None:
@@ -278,6 +370,8 @@ class Connection:
 
     def answered(self, exchange: Exchange) -> None:
         if self.closed:
+            self._unsent.append(exchange)
+            self._note_sent()
             return
         if exchange.held:
             self._stops -= 1
@@ -285,20 +379,21 @@ class Connection:
         if unanswered and unanswered[0] is exchange:
             while unanswered and (parts := unanswered[0].parts) is not None:
                 done = unanswered.popleft()
-                done.parts = ()  # whoever keeps the exchange does not keep its bytes
+                done.parts = ()  # an exchange that is kept longer does not keep its bytes
                 if parts:
                     output.put(parts)
+                self._unsent.append(done)
                 if done.close_reason is not None:
                     self._close_after_answer(done.close_reason)
             if self._sends_after_turn():
                 return
             self._flush()
         if not self._corked:
-            self._active_ms = self._monotonic_ms()
+            self._deadlines.active_ms = self._monotonic_ms()
             self._unpause()
 
     def _sends_after_turn(self) -> bool:
-        """Whether answers leave when the turn is over, as they do unless too many pile up."""
+        """Whether responses leave when the turn is over, as they do unless too many pile up."""
         if self._output.memory_bytes > OUTPUT_CONGESTED_BYTES:
             return False
         if not self._corked:
@@ -309,19 +404,20 @@ class Connection:
         return True
 
     def _send_answers(self) -> None:
-        """The turn of another connection, in which this one got answers, is over."""
+        """The turn of another connection, in which this one got responses, is over."""
         if not self.closed:
             self._flush()
-            self._active_ms = self._monotonic_ms()
+            self._deadlines.active_ms = self._monotonic_ms()
             self._unpause()
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
         self.principal = principal
-        self._authenticate_by_ms = inf
-        self._frame_bytes_max = self._owner.settings.socket_request_max_bytes
+        self._deadlines.authenticated()
+        self._frame_bytes_max = self._owner.config.socket_request_max_bytes
+        self._owner.authenticated(self)
 
     def hold(self) -> None:
-        """Until the exchange that asked for it is answered."""
+        """Pause until the exchange that asked for it is answered."""
         self._stops += 1
 
     def keep(self, frame: memoryview) -> memoryview:
@@ -329,28 +425,39 @@ class Connection:
         return self._received.keep(frame)
 
     def lend(self) -> Loan | None:
-        """The same until it is given back; None if it has to be copied."""
+        """The frame until it is given back; None if it has to be copied."""
         return self._received.lend()
 
-    def has_company(self) -> bool:
-        """Whether anybody else was served since this was asked last."""
+    def others_served_since_last_call(self) -> bool:
+        """Whether another connection was served since the last call, which this call becomes."""
         switches, self._switches = self._switches, self._owner.switches
         return switches != self._switches
 
     def throttle(self, delay_ms: float) -> None:
-        """Take no further request for this long; answers still leave."""
+        """Take no further request for this long; responses still leave."""
         self._stops += 1
         self._owner.scheduler.after(delay_ms, self._end_throttle)
+
+    def when_closed(self, action: Callable[[], None]) -> None:
+        """Call `action` when the connection ends; at once if it has ended."""
+        if self.closed:
+            action()
+        else:
+            self._on_end.append(action)
 
     def _end_throttle(self) -> None:
         self._stops -= 1
         self._unpause()
 
     def _flush(self) -> None:
-        """Send what can be sent; arrange for the rest. While blocked, the loop calls when there is room, or a
-        thread when what comes next has been read from the disk."""
-        if self._blocked_since_ms == NEVER and not self._try_send():
-            self._blocked_since_ms = self._monotonic_ms()
+        """Send what the socket takes, and arrange for the rest.
+
+        While blocked, the loop calls when there is room, or a thread when the next region has been read from
+        the disk.
+        """
+        if not self._blocked and not self._try_send():
+            self._blocked = True
+            self._deadlines.blocked_since_ms = self._monotonic_ms()
             self._wait_to_send()
         if self._output.memory_bytes > self._owner.limits.output_bytes_max:
             self._reject_stalled()
@@ -362,18 +469,33 @@ class Connection:
         except ConnectionError:
             self._end(Closed.BY_PEER)
             return True
+        except RegionUnreadable as error:
+            self._owner.report_unreadable(error.region, error.error)
+            self._blame_send(error)
+            return True
         except (OSError, RegionCutShort) as error:
             self._blame_send(error)
             return True
         except Exception as error:  # noqa: BLE001 - such as a region whose file was closed under it
-            self._owner.complaints.error(
-                "answer", "an answer for %s cannot be sent; closing it", self.connection_id, cause=error
+            self._owner.limited_log.error(
+                "answer", "closing connection %s: a response cannot be sent", self.connection_id, cause=error
             )
             self._end(Closed.OWN_FAULT)
             return True
-        if done and self._closing is not None and not self._unanswered:
-            self._end(self._closing)
+        if done:
+            if self._unsent:
+                self._note_sent()
+            if self._closing is not None and not self._unanswered:
+                self._end(self._closing)
         return done
+
+    def _note_sent(self) -> None:
+        """The responses are with the kernel, or dropped with the connection: their total times end."""
+        now_ms = self._monotonic_ms()
+        for exchange in self._unsent:
+            if exchange.total_time is not None:
+                exchange.total_time.observe(now_ms - exchange.received_ms)
+        self._unsent.clear()
 
     def _wait_to_send(self) -> None:
         away = self._output.away
@@ -383,15 +505,15 @@ class Connection:
             self._owner.disk_readers.submit(away.bring_in, self._brought_in, self._brought_in)
 
     def _brought_in(self, _: object) -> None:
-        """What was on the disk is in memory. If reading it failed, so does sending it, and that is told."""
+        """A region is in memory. If its read failed, so does sending it, which reports the error."""
         if not self.closed:
             self._send_more()
-            if self._blocked_since_ms != NEVER:
+            if self._blocked:
                 self._wait_to_send()
 
     def _on_writable(self) -> None:
         self._send_more()
-        if self._blocked_since_ms == NEVER:
+        if not self._blocked:
             self._owner.loop.remove_writer(self._descriptor)
         elif self._output.away is not None:
             self._owner.loop.remove_writer(self._descriptor)
@@ -401,29 +523,31 @@ class Connection:
         sent_before = self._owner.counters.sent.value
         if self._try_send():
             if not self.closed:
-                self._blocked_since_ms = NEVER
+                self._blocked = False
                 self._unpause()
         elif self._owner.counters.sent.value != sent_before:
-            self._active_ms = self._blocked_since_ms = self._monotonic_ms()
+            self._deadlines.active_ms = self._deadlines.blocked_since_ms = self._monotonic_ms()
             self._unpause()
 
     # --- ending ---
 
     def refuse(self, reason: str) -> None:
-        """A handler gives this peer up. Answers made before go out as far as the socket takes them."""
+        """Close for a reason of the handler. Earlier responses are sent as far as the socket takes them."""
         if self.closed:
             return
-        self._owner.complaints.warn("refused", "closing %s: %s", self.connection_id, reason)
+        self._owner.limited_log.warn("refused", "closing connection %s: %s", self.connection_id, reason)
         self._try_send()
         self._end(Closed.REFUSED)
 
     def _close_after_answer(self, reason: str) -> None:
-        self._owner.complaints.warn("refused", "closing %s after this answer: %s", self.connection_id, reason)
+        self._owner.limited_log.warn(
+            "refused", "closing connection %s after this response: %s", self.connection_id, reason
+        )
         self._unanswered.clear()
         self._begin_closing(Closed.REFUSED)
 
     def drain(self, reason: Closed) -> None:
-        """Read no more; close once every answer owed has left. The owner's sweep sets the limit."""
+        """Read no more, and close once all pending responses have left. The owner's sweep sets the limit."""
         if self.closed:
             return
         self._stop_polling()
@@ -436,63 +560,74 @@ class Connection:
         if self._closing is None:
             self._closing = reason
             self._stops += 1
-            self._draining_since_ms = self._monotonic_ms()
+            self._deadlines.draining_since_ms = self._monotonic_ms()
 
     def close(self, reason: Closed) -> None:
-        """At once, whatever is still owed."""
+        """Close at once, with or without pending responses."""
         self._end(reason)
 
     def overdue(self, now_ms: float) -> Closed | None:
-        """The reason to close this connection now, if time has brought one."""
-        limits = self._owner.limits
-        if now_ms > self._authenticate_by_ms:
-            return Closed.UNAUTHENTICATED
-        if self._closing is not None and self._closing is not Closed.SHUTDOWN:
-            progress_ms = max(self._draining_since_ms, self._active_ms)
-            return _late(now_ms, progress_ms, limits.half_closed_ms_max, self._closing)
-        if self._blocked_since_ms != NEVER:
-            limit_ms = limits.output_stalled_ms_max
-            return _late(now_ms, self._blocked_since_ms, limit_ms, Closed.STALLED_READER)
-        if self._unanswered or self._resuming:
-            return None
-        # One that is throttled is not read, so that its peer has gone is not seen either: it may be idle.
-        if self._frame_since_ms != NEVER and not self._paused:
-            granted_ms = (self._received.end - self._received.start) / FRAME_ARRIVAL_BYTES_PER_MS_MIN
-            limit_ms = limits.frame_arrival_ms_max + granted_ms
-            return _late(now_ms, self._frame_since_ms, limit_ms, Closed.SLOW_REQUEST)
-        return _late(now_ms, self._active_ms, self._owner.settings.connections_max_idle_ms, Closed.IDLE)
+        """Reason to close this connection now, if a deadline has passed."""
+        received = self._received
+        return self._deadlines.overdue(
+            now_ms,
+            self._closing,
+            is_blocked=self._blocked,
+            is_busy=bool(self._unanswered) or self._resuming,
+            is_paused=self._paused,
+            arrived_bytes=received.end - received.start,
+            idle_ms_max=self._owner.config.connections_max_idle_ms,
+        )
 
     def _reject_size(self, size: int) -> None:
         if size >> 16 == TLS_GREETING:
-            self._owner.complaints.warn(
-                "TLS", "closing %s: it speaks TLS, which this listener does not", self.connection_id
+            self._owner.limited_log.warn(
+                "TLS",
+                "closing connection %s: the client speaks TLS, this listener does not",
+                self.connection_id,
             )
             self._end(Closed.BAD_FRAME)
             return
-        self._owner.complaints.warn(
+        self._owner.limited_log.warn(
             "frame size",
-            "closing %s: a request of %d bytes; the limit %s is %d",
+            "closing connection %s: a request of %d bytes; the limit %s is %d",
             self.connection_id,
             size,
-            "(socket.request.max.bytes)" if self._authenticate_by_ms == inf else "(before authentication)",
+            "(before authentication)"
+            if self._deadlines.awaits_authentication
+            else "(socket.request.max.bytes)",
             self._frame_bytes_max,
         )
         self._try_send()
         self._end(Closed.BAD_FRAME)
 
+    def _reject_large(self, size: int, api_key: int, size_max: int) -> None:
+        self._owner.limited_log.warn(
+            "frame size",
+            "closing connection %s: a request of %d bytes; the limit for API key %d is %d",
+            self.connection_id,
+            size,
+            api_key,
+            size_max,
+        )
+        self._try_send()
+        self._end(Closed.BAD_FRAME)
+
     def _reject_stalled(self) -> None:
-        self._owner.complaints.warn("output", "closing %s: it does not read its answers", self.connection_id)
+        self._owner.limited_log.warn(
+            "output", "closing connection %s: the client does not read its responses", self.connection_id
+        )
         self._end(Closed.OUTPUT_FULL)
 
     def _blame_dispatch(self, error: Exception) -> None:
-        self._owner.complaints.error(
-            "dispatch", "a request of %s could not be handled; closing it", self.connection_id, cause=error
+        self._owner.limited_log.error(
+            "dispatch", "closing connection %s: a request failed", self.connection_id, cause=error
         )
         self._try_send()
         self._end(Closed.OWN_FAULT)
 
     def _blame_send(self, error: Exception) -> None:
-        self._owner.complaints.warn("send", "closing %s: %s", self.connection_id, error)
+        self._owner.limited_log.warn("send", "closing connection %s: %s", self.connection_id, error)
         self._end(Closed.SEND_FAILED)
 
     def _end(self, reason: Closed) -> None:
@@ -501,24 +636,34 @@ class Connection:
         self.closed = True
         loop = self._owner.loop
         self._stop_polling()
-        if self._blocked_since_ms != NEVER:
+        if self._blocked:
             loop.remove_writer(self._descriptor)
         if self._output.empty:
             self._take_unread()
         self._unanswered.clear()
         self._output.discard()
+        self._note_sent()
         self._received.release()
+        if self._awaited_bytes:
+            self._owner.request_memory.leave(self)
+        elif self._memory_bytes:
+            self._give_memory_back()
         self._transport.close()
         self._owner.counters.closed[reason].value += 1
         self._owner.forget(self)
+        actions, self._on_end = self._on_end, []
+        for action in actions:
+            action()
 
     def _note_silence(self) -> None:
-        """Somebody looks for open ports, or whether this one is."""
+        """A port scan or a health check."""
         if not self._has_spoken:
-            self._owner.complaints.info("silent", "%s came and went without a word", self.connection_id)
+            self._owner.limited_log.info(
+                "silent", "connection %s closed by the client before its first byte", self.connection_id
+            )
 
     def _take_unread(self) -> None:
-        """Closing a socket with unread input resets it, and a reset may overtake the last answer."""
+        """Closing a socket with unread input resets it, and a reset may overtake the last response."""
         chunk = memoryview(bytearray(4096))
         try:
             for _ in range(DISCARDED_READS_MAX):
@@ -526,7 +671,3 @@ class Connection:
                     return
         except OSError:
             return
-
-
-def _late(now_ms: float, since_ms: float, limit_ms: float, reason: Closed) -> Closed | None:
-    return reason if now_ms - since_ms > limit_ms else None

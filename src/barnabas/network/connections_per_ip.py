@@ -1,8 +1,8 @@
-"""How many connections one address may have: `max.connections.per.ip`, and the overrides of single hosts.
+"""Connections per IP address: `max.connections.per.ip`, and the overrides of single hosts.
 
-Overrides name addresses in any spelling, or hosts, which are looked up when the broker starts and when the
-setting changes. A host of the broker's own settings that nobody knows ends the start, as in Apache Kafka; one
-that was set while brokers run limits nobody, and is told to the log.
+Overrides name addresses in any spelling, or hosts, which are resolved when the broker starts and when the
+config changes. An unknown host in the broker's own configuration fails the start, as in Apache Kafka. One
+that was set dynamically limits nothing, and is logged.
 """
 
 from __future__ import annotations
@@ -11,43 +11,42 @@ from collections.abc import Mapping
 from functools import partial
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.addresses import without_zone
-from barnabas.core.complaints import Complaints
+from barnabas.core.addressing.addresses import without_zone
+from barnabas.core.addressing.host_lookup import HostLookup, UnknownHost
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.host_lookup import HostLookup, UnknownHost
-from barnabas.core.log_text import cut
-from barnabas.core.waiting import Runner
+from barnabas.core.reporting.log_text import cut
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 
 
 class ConnectionsPerIp:
-    def __init__(self, settings: BrokerConfig, hosts: HostLookup, complaints: Complaints) -> None:
-        self._settings = settings
+    def __init__(self, config: BrokerConfig, hosts: HostLookup, limited_log: RateLimitedLogger) -> None:
+        self._config = config
         self._hosts = hosts
-        self._complaints = complaints
+        self._limited_log = limited_log
         self._followed: Mapping[str, int] = {}
-        """The overrides by host, as they were when the addresses were looked up."""
+        """Overrides by host, as of the last lookup."""
         self._addresses: dict[str, str] = {}
-        """Of the hosts that are named there, as far as they are known."""
+        """Addresses of those hosts that resolve."""
         self._by_address: Mapping[str, int] = {}
 
-    async def open(self, runner: Runner) -> None:
-        """Before anybody is accepted: look all hosts up. Raises INVALID_CONFIG."""
-        own = self._settings.given_connection_overrides
-        for host in self._settings.max_connections_per_ip_overrides:
+    async def open(self) -> None:
+        """Resolve all hosts, before connections are accepted. Raises INVALID_CONFIG."""
+        own = self._config.given_connection_overrides
+        for host in self._config.max_connections_per_ip_overrides:
             try:
-                self._addresses[host] = await self._hosts.address_of(host, runner)
+                self._addresses[host] = await self._hosts.address_of(host)
             except UnknownHost:
                 if host in own:
                     raise InvalidConfig(
                         f"max.connections.per.ip.overrides: {host} is not a valid IP or resolvable host"
                     ) from None
-        self._follow(self._settings.max_connections_per_ip_overrides)
+        self._follow(self._config.max_connections_per_ip_overrides)
 
     def max_of(self, peer_host: str) -> int:
-        settings = self._settings
-        if settings.max_connections_per_ip_overrides is not self._followed:
-            self._follow(settings.max_connections_per_ip_overrides)
-        return self._by_address.get(without_zone(peer_host), settings.max_connections_per_ip)
+        config = self._config
+        if config.max_connections_per_ip_overrides is not self._followed:
+            self._follow(config.max_connections_per_ip_overrides)
+        return self._by_address.get(without_zone(peer_host), config.max_connections_per_ip)
 
     def _follow(self, overrides: Mapping[str, int]) -> None:
         self._followed = overrides
@@ -62,8 +61,10 @@ class ConnectionsPerIp:
             self._count()
 
     def _unknown(self, host: str) -> None:
-        self._complaints.warn(
-            "override", "max.connections.per.ip.overrides: nobody knows %s, which is not limited", cut(host)
+        self._limited_log.warn(
+            "override",
+            "max.connections.per.ip.overrides: host %s does not resolve and is not limited",
+            cut(host),
         )
 
     def _count(self) -> None:

@@ -1,14 +1,14 @@
-"""The network's metrics, each looked up once, and the reasons for which connections end."""
+"""Network metrics, each looked up once, and the reasons for which connections end."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 
 
 class Closed(StrEnum):
-    """Why a connection ended; few and fixed, because each is a label."""
+    """Reasons for the end of a connection; few and fixed, because each is a label."""
 
     BY_PEER = "by_peer"
     IDLE = "idle"
@@ -24,7 +24,7 @@ class Closed(StrEnum):
 
 
 class Rejected(StrEnum):
-    """Why a connection was closed as soon as it was accepted."""
+    """Reasons to close a connection as soon as it is accepted."""
 
     TOTAL = "max_connections"
     PER_LISTENER = "max_connections_of_the_listener"
@@ -33,7 +33,7 @@ class Rejected(StrEnum):
 
 
 class HandshakeFailure(StrEnum):
-    """Why a TLS handshake came to nothing."""
+    """Reasons for the failure of a TLS handshake."""
 
     NOT_TLS = "not_tls"
     GONE = "gone"
@@ -52,15 +52,15 @@ class HandshakeFailure(StrEnum):
 
 
 _FAILURES_IN_WORDS = {
-    HandshakeFailure.NOT_TLS: "it does not speak TLS, which this listener does",
-    HandshakeFailure.GONE: "it went away during the handshake",
-    HandshakeFailure.TOO_SLOW: "its handshake took too long",
-    HandshakeFailure.CROWDED_OUT: "too many handshakes were under way and this was the oldest",
-    HandshakeFailure.NO_CERTIFICATE: "it has shown no certificate",
-    HandshakeFailure.BAD_CERTIFICATE: "its certificate is not accepted",
-    HandshakeFailure.UNKNOWN_NAME: "no rule of ssl.principal.mapping.rules takes the name in its certificate",
-    HandshakeFailure.REFUSED_BY_PEER: "it refused the handshake, most likely for this broker's certificate",
-    HandshakeFailure.NOTHING_AGREED: "it has no protocol or cipher suite in common with this listener",
+    HandshakeFailure.NOT_TLS: "the client does not speak TLS, this listener does",
+    HandshakeFailure.GONE: "the client closed the connection during the handshake",
+    HandshakeFailure.TOO_SLOW: "the handshake took too long",
+    HandshakeFailure.CROWDED_OUT: "too many handshakes are in progress and this is the oldest",
+    HandshakeFailure.NO_CERTIFICATE: "the client sent no certificate",
+    HandshakeFailure.BAD_CERTIFICATE: "the client's certificate is not accepted",
+    HandshakeFailure.UNKNOWN_NAME: "no rule of ssl.principal.mapping.rules matches the client's certificate",
+    HandshakeFailure.REFUSED_BY_PEER: "the client refused the handshake, probably this broker's certificate",
+    HandshakeFailure.NOTHING_AGREED: "client and listener have no protocol or cipher suite in common",
     HandshakeFailure.OTHER: "the handshake failed",
 }
 
@@ -81,12 +81,12 @@ class NetworkCounters:
             for reason in Closed
         }
         self.handshakes = metrics.counter(
-            "barnabas_network_tls_handshakes_total", "TLS handshakes that led to a connection."
+            "barnabas_network_tls_handshakes_total", "TLS handshakes that succeeded."
         )
         self.handshake_failures = {
             reason: metrics.counter(
                 "barnabas_network_tls_handshake_failures_total",
-                "TLS handshakes that did not, by reason.",
+                "TLS handshakes that failed, by reason.",
                 reason=reason,
             )
             for reason in HandshakeFailure

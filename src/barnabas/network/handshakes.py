@@ -1,13 +1,13 @@
-"""TLS handshakes under way: from an accepted socket to a connection, or to a reason why there is none.
+"""TLS handshakes in progress: from an accepted socket to a connection, or to the reason of a failure.
 
-A handshake goes on whenever its socket has something to say, in steps that never block. A step costs up to
-a few milliseconds of signing, so those of one turn of the loop share `HANDSHAKE_TURN_MS_MAX`: a thousand
-clients that come at once delay each other, not those that are being served.
+A handshake proceeds whenever its socket is ready, in steps that never block. A step costs up to a few
+milliseconds of signing, so all steps of one turn share `HANDSHAKE_TURN_MS_MAX`. A thousand clients that
+connect at once delay each other, not the connections that are being served.
 
-Their number is bounded. One more than the most ends the one that began first: an honest client is done in
-milliseconds, so that is somebody who only holds the place. All have the same time to finish.
+Their number is bounded. One above the limit ends the oldest: an honest client is done in milliseconds, so the
+oldest only occupies the slot. All have the same time to finish.
 
-Nothing is made for a client before its first byte, which also tells whether it speaks TLS at all.
+No object is made for a client before its first byte, which also shows whether it speaks TLS at all.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.core.clock import Clock
-from barnabas.core.complaints import Complaints
 from barnabas.core.limits import HANDSHAKE_MS_MAX, HANDSHAKE_TURN_MS_MAX, HANDSHAKES_MAX
-from barnabas.core.sweeping import sweeping
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.network.counters import HandshakeFailure, NetworkCounters
 from barnabas.network.listener import Listener
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
-if TYPE_CHECKING:  # what makes contexts needs a library that a broker without TLS does without
+if TYPE_CHECKING:  # contexts need a library that a broker without TLS does not import
     from barnabas.security.tls.context import ListenerContext
 
 _HANDSHAKE_RECORD = 0x16
-"""The first byte of a client that speaks TLS."""
+"""First byte of a TLS client."""
 
 DISCARDED_READS_MAX = 16
 DISCARDED_BYTES = 4_096
@@ -40,7 +40,7 @@ _NOTHING_AGREED = frozenset({"NO_SHARED_CIPHER", "UNSUPPORTED_PROTOCOL", "VERSIO
 
 
 class ContextSource(Protocol):
-    """Where a listener's context comes from; it may be another one the next time."""
+    """Source of a listener's TLS context, which may change between handshakes."""
 
     @property
     def current(self) -> ListenerContext: ...
@@ -67,14 +67,14 @@ class HandshakeOwner(Protocol):
     loop: asyncio.AbstractEventLoop
     clock: Clock
     counters: NetworkCounters
-    complaints: Complaints
+    limited_log: RateLimitedLogger
 
     def take_over(self, handshake: Handshake, tls: ssl.SSLSocket, principal: KafkaPrincipal) -> None:
-        """The handshake is over, and this is who the client is."""
+        """The handshake succeeded, and authenticated the client as `principal`."""
         ...
 
     def forget_handshake(self, handshake: Handshake) -> None:
-        """It has led to nothing."""
+        """The handshake failed."""
         ...
 
 
@@ -83,7 +83,7 @@ class Handshakes:
         self._owner = owner
         self._under_way: dict[Handshake, ContextSource] = {}
         self._due: dict[Handshake, None] = {}
-        """Those whose socket is ready; in the order in which they became so."""
+        """Handshakes whose socket is ready, in that order."""
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -95,7 +95,7 @@ class Handshakes:
         self._owner.loop.add_reader(handshake.sock.fileno(), self._on_ready, handshake)
 
     def sweep(self, now_ms: float) -> None:
-        """End those whose time is up."""
+        """End handshakes whose deadline has passed."""
         for handshake in tuple(self._under_way):
             if now_ms - handshake.began_ms <= HANDSHAKE_MS_MAX:
                 return  # the others began later
@@ -122,8 +122,8 @@ class Handshakes:
             with sweeping("a step of a handshake", handshake.peer_host):
                 try:
                     self._take_step(handshake)
-                except Exception as error:  # noqa: BLE001 - a fault of ours costs this one client
-                    self._owner.complaints.error("handshake", "a handshake broke off", cause=error)
+                except Exception as error:  # noqa: BLE001 - a bug costs this one client
+                    self._owner.limited_log.error("handshake", "a handshake broke off", cause=error)
                     self._fail(handshake, HandshakeFailure.OTHER)
             if self._owner.clock.monotonic_ms() > until_ms:
                 break
@@ -151,12 +151,12 @@ class Handshakes:
             self._finish(handshake, sock)
 
     def _wrap(self, handshake: Handshake, sock: socket.socket) -> ssl.SSLSocket:
-        """OSError if the client is gone; the descriptor is closed then, so the loop must not know it."""
+        """OSError if the client is gone. The descriptor is closed then, so the loop must not keep it."""
         made_by = handshake.made_by = self._under_way[handshake].current
         loop, descriptor = self._owner.loop, sock.fileno()
         loop.remove_reader(descriptor)
         tls = made_by.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        handshake.sock = tls  # the new object has the descriptor
+        handshake.sock = tls  # the new object owns the descriptor
         loop.add_reader(descriptor, self._on_ready, handshake)
         return tls
 
@@ -184,9 +184,9 @@ class Handshakes:
             return
         self._leave(handshake)
         self._owner.counters.handshake_failures[reason].value += 1
-        self._owner.complaints.warn(
+        self._owner.limited_log.warn(
             f"handshake {reason}",
-            "no connection for %s:%d on %s: %s%s",
+            "TLS handshake of %s:%d on listener %s failed: %s%s",
             handshake.peer_host,
             handshake.peer_port,
             handshake.listener.name,
@@ -203,14 +203,14 @@ class Handshakes:
         del self._under_way[handshake]
         descriptor = handshake.sock.fileno()
         if descriptor < 0:
-            return  # it ended while TLS took it over, and the loop does not know it any more
+            return  # it ended while TLS took over the socket, which the loop no longer polls
         self._owner.loop.remove_reader(descriptor)
         if handshake.is_writing:
             self._owner.loop.remove_writer(descriptor)
 
 
 def _refuse_at_once(sock: socket.socket) -> HandshakeFailure | None:
-    """By the first byte, which may be missing."""
+    """Failure by the first byte, which may be missing."""
     first = sock.recv(1, socket.MSG_PEEK)
     if not first:
         return HandshakeFailure.GONE
@@ -218,8 +218,7 @@ def _refuse_at_once(sock: socket.socket) -> HandshakeFailure | None:
 
 
 def _take_unread(sock: socket.socket) -> None:
-    """Closing a socket with unread input resets it: whoever speaks something else would hear of a broken
-    connection, and not that nobody listens to that."""
+    """Closing a socket with unread input resets it, and the client would see no orderly close."""
     with suppress(OSError):
         for _ in range(DISCARDED_READS_MAX):
             if not sock.recv(DISCARDED_BYTES):
@@ -231,7 +230,7 @@ def _reason_of(error: OSError) -> HandshakeFailure:
         return HandshakeFailure.BAD_CERTIFICATE
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return HandshakeFailure.GONE
-    if error.errno == errno.ENOTCONN:  # what it had sent before it went is not looked at
+    if error.errno == errno.ENOTCONN:  # its input from before the close is not read
         return HandshakeFailure.GONE
     reason = error.reason or ""
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":

@@ -1,13 +1,11 @@
-"""A listener: the sockets on which the clients of one listener name arrive.
+"""Listener: the sockets on which the clients of one listener name connect.
 
-Binding and accepting are apart. A broker binds early, so that a port in use stops it before
-it has touched anything and clients that come too soon wait in the backlog; it accepts last,
-when everything behind is ready.
+Binding and accepting are separate. A broker binds early: a port in use stops it before it touches anything,
+and early clients wait in the backlog. It accepts last, when everything behind is ready.
 
-A name may have several addresses (localhost: ::1 and 127.0.0.1) and a client may try any of
-them first, so a listener binds them all, on one port. No name at all means every interface
-of both families. An address that this machine does not have (::1 where IPv6 is off) is
-passed over as long as another one of the name can be bound.
+A name may have several addresses (localhost: ::1 and 127.0.0.1) and a client may try any of them first. So a
+listener binds them all, on one port. An empty name means every interface of both families. An address that
+this machine lacks (::1 where IPv6 is off) is skipped as long as another one of the name can be bound.
 """
 
 from __future__ import annotations
@@ -19,11 +17,12 @@ import ipaddress
 import socket
 from collections.abc import Callable
 
-from barnabas.core.addresses import canonical_host
-from barnabas.core.complaints import Complaints
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.addressing.addresses import canonical_host
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.core.scheduler import Cancellable, Timers
-from barnabas.network.sockets import Sockets
+from barnabas.network.transport.arrivals import stamp_arrivals
+from barnabas.network.transport.sockets import Sockets
 
 ACCEPTS_PER_TURN_MAX = 64
 EXHAUSTED_PAUSE_MS = 500
@@ -40,7 +39,7 @@ class Listener:
         self.name = wanted.listener_name
         self.security_protocol = wanted.security_protocol
         self.bound = wanted._replace(endpoint=wanted.endpoint._replace(port=sockets[0].getsockname()[1]))
-        """As it was wanted, with the port that the system chose where none was given."""
+        """The configured listener, with the port that the system chose where none was given."""
         self._sockets = sockets
         self._retry: Cancellable | None = None
         self._accepting = False
@@ -49,17 +48,17 @@ class Listener:
         self,
         loop: asyncio.AbstractEventLoop,
         timers: Timers,
-        complaints: Complaints,
+        limited_log: RateLimitedLogger,
         accepted: Accepted,
     ) -> None:
         self._loop = loop
         self._timers = timers
-        self._complaints = complaints
+        self._limited_log = limited_log
         self._accepted = accepted
         self._resume()
 
     def close(self) -> None:
-        """Accept no more and free the port; connections stay."""
+        """Stop accepting and free the port; connections stay."""
         self._pause()
         if self._retry is not None:
             self._retry.cancel()
@@ -90,21 +89,22 @@ class Listener:
                 if error.errno in _EXHAUSTED:
                     self._wait_for_resources(error)
                     return
-                continue  # the peer gave up while it was in the backlog
+                continue  # the client gave up while it was in the backlog
             self._accepted(self, accepted, canonical_host(address[0]), address[1])
             if not self._accepting:
                 return
 
     def rest(self, pause_ms: float) -> None:
-        """Accept nothing for this long; who comes meanwhile waits in the backlog."""
+        """Accept nothing for this long; clients wait in the backlog."""
         self._pause()
         if self._retry is None and self._sockets:
             self._retry = self._timers.after(pause_ms, self._resume)
 
     def _wait_for_resources(self, error: OSError) -> None:
-        """The backlog stays readable while no descriptor is free: turning round on it would burn a core."""
-        self._complaints.warn(
-            "accept", "cannot accept on %s: %s; trying again soon", self.name, error.strerror
+        """Pause accepting: the backlog stays readable while no descriptor is free, and polling it would burn
+        a core."""
+        self._limited_log.warn(
+            "accept", "cannot accept on listener %s: %s; retrying soon", self.name, error.strerror
         )
         self.rest(EXHAUSTED_PAUSE_MS)
 
@@ -117,7 +117,7 @@ def bind(
     send_buffer_bytes: int,
     receive_buffer_bytes: int,
 ) -> Listener:
-    """Bind and listen, but accept nothing yet. OSError says which address was refused."""
+    """Bind and listen, but accept nothing yet. OSError names the address that failed."""
     endpoint = wanted.endpoint
     attempts_left = _PORT_ATTEMPTS_MAX
     while True:
@@ -156,6 +156,8 @@ def _bind_all(
             continue
         try:
             _configure(sock, endpoint.host, send_buffer_bytes, receive_buffer_bytes)
+            if system.stamps_arrivals:
+                stamp_arrivals(sock)
             sock.bind((host, port))
         except OSError as error:
             sock.close()
@@ -180,7 +182,7 @@ def _addresses(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody from another machine comes to what listens there; no name means every interface."""
+    """Whether only clients on this machine can connect; an empty name means every interface."""
     if not host:
         return False
     try:
@@ -195,7 +197,7 @@ def _configure(sock: socket.socket, host: str, send_buffer_bytes: int, receive_b
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if sock.family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
-    # Accepted sockets inherit these; the window is agreed on before `accept` could set it.
+    # Accepted sockets inherit these; the window is negotiated before `accept` could set it.
     if send_buffer_bytes != -1:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     if receive_buffer_bytes != -1:
@@ -203,7 +205,7 @@ def _configure(sock: socket.socket, host: str, send_buffer_bytes: int, receive_b
 
 
 def prepare_accepted(sock: socket.socket) -> None:
-    """Answers leave at once (TCP_NODELAY); a peer that vanished is noticed in the end (SO_KEEPALIVE)."""
+    """Send responses at once (TCP_NODELAY), and detect vanished clients in the end (SO_KEEPALIVE)."""
     sock.setblocking(False)
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,11 +1,10 @@
-"""The server: listeners, their connections, the limits on their number and on their time.
+"""Socket server: listeners, their connections, limits on their number and their deadlines.
 
-`bind` opens the ports, `start` begins to accept, `stop` is the mirror: no new connections, no
-new requests, the answers that are owed leave within a deadline, everything is closed.
+`bind` opens the ports, `start` begins to accept, `stop` is the mirror: no new connections, no new requests.
+Pending responses leave within a deadline, and everything is closed.
 
-Time limits are kept by one sweep over all connections, not by a timer for each: most
-deadlines move with every request, and a sweep of a thousand connections takes well under a
-millisecond.
+One sweep over all connections enforces the deadlines, not a timer for each: most deadlines move with every
+request, and a sweep of a thousand connections takes well under a millisecond.
 """
 
 from __future__ import annotations
@@ -18,30 +17,34 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.addresses import canonical_host
+from barnabas.core.addressing.addresses import canonical_host
+from barnabas.core.addressing.endpoints import ListenerEndpoint
+from barnabas.core.addressing.host_lookup import HostLookup
 from barnabas.core.clock import Clock
-from barnabas.core.complaints import Complaints
-from barnabas.core.endpoints import ListenerEndpoint
-from barnabas.core.host_lookup import HostLookup
+from barnabas.core.integers import INT_MAX
 from barnabas.core.limits import DISK_READERS_MAX
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Background, BoundedBackground, Cancellable, InlineBackground, Scheduler
-from barnabas.core.sweeping import sweeping
+from barnabas.core.regions import FileRegion
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
+from barnabas.core.scheduler import Background, BoundedBackground, Cancellable, Scheduler
 from barnabas.network import listener
-from barnabas.network.attention import Attention
+from barnabas.network.busy_poll import BusyPoll
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.connections_per_ip import ConnectionsPerIp
 from barnabas.network.counters import Closed, NetworkCounters, Rejected
-from barnabas.network.exchange import Dispatch, Gate
 from barnabas.network.handshakes import ContextSource, Handshake, Handshakes
 from barnabas.network.listener import Listener
-from barnabas.network.receive_buffer import LoopBuffers
-from barnabas.network.sockets import SYSTEM_SOCKETS, Sockets
-from barnabas.network.tls_transport import TlsTransport
-from barnabas.network.transport import PlainTransport, Transport
+from barnabas.network.request_memory import RequestMemory
+from barnabas.network.transport.arrivals import StampedReceive
+from barnabas.network.transport.exchange import Dispatch, Gate
+from barnabas.network.transport.receive_buffer import LoopBuffers
+from barnabas.network.transport.sockets import SYSTEM_SOCKETS, Sockets
+from barnabas.network.transport.tls_transport import TlsTransport
+from barnabas.network.transport.transport import PlainTransport, Transport
 from barnabas.quota.connection_rates import ConnectionRates
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 
 SWEEP_PERIOD_MS = 1_000.0
 REFUSED_HELD_MAX = 256
@@ -57,40 +60,50 @@ class Server:
         clock: Clock,
         scheduler: Scheduler,
         metrics: Metrics,
-        settings: BrokerConfig | None = None,
+        config: BrokerConfig,
+        background: Background,
         limits: ConnectionLimits | None = None,
         sockets: Sockets = SYSTEM_SOCKETS,
-        background: Background | None = None,
     ) -> None:
-        """Without a background what is not in the page cache is read where it is sent, and names are looked
-        up where they are needed."""
+        """`background` reads regions outside the page cache, and resolves host names."""
         self.clock = clock
         self.scheduler = scheduler
-        self.settings = BrokerConfig.load({}) if settings is None else settings
+        self.config = config
         self.limits = ConnectionLimits() if limits is None else limits
         self.counters = NetworkCounters(metrics)
         self._sockets = sockets
-        self.complaints = Complaints(logging.getLogger(__name__), clock)
+        self.limited_log = RateLimitedLogger(logging.getLogger(__name__), clock)
         self.buffers = LoopBuffers()
-        background = background or InlineBackground()
+        self.stamped = StampedReceive() if sockets.stamps_arrivals else None
+        self.request_memory = RequestMemory(self.config.queued_max_request_bytes, metrics)
+        self.frame_bytes_max_of: Callable[[int], int] = lambda _: INT_MAX
+        """Largest request of an API, within `socket.request.max.bytes`. The dispatcher's owner sets it."""
         self.disk_readers: Background = BoundedBackground(background, DISK_READERS_MAX)
         self.hosts = HostLookup(sockets.address_of, background)
-        self.per_ip = ConnectionsPerIp(self.settings, self.hosts, self.complaints)
+        self.per_ip = ConnectionsPerIp(self.config, self.hosts, self.limited_log)
+        self.report_unreadable: Callable[[FileRegion, OSError], None] = lambda *_: None
         self.is_in_turn = False
         self.answered_in_turn: dict[Connection, None] = {}
         self.served: Connection | None = None
         self.switches = 0
         self.listeners: list[Listener] = []
         self._connections: dict[Connection, None] = {}
+        self._strangers: dict[Connection, None] = {}
+        """Connections that have to authenticate and have not, the oldest first."""
         self._handshakes = Handshakes(self)
         self._by_ip: Tally[str] = Tally()
         self._by_listener: Tally[str] = Tally()
         self._refused: dict[socket.socket, None] = {}
-        """Connections that are only kept waiting before they are closed."""
+        """Connections that are delayed before they are closed."""
         self._accepted_count = 0
         self._sweeping: Cancellable | None = None
         self._emptied: asyncio.Future[None] | None = None
         metrics.gauge("barnabas_network_connections", "Open connections.", lambda: len(self._connections))
+        metrics.gauge(
+            "barnabas_network_unauthenticated_connections",
+            "Open connections that have not authenticated yet.",
+            lambda: len(self._strangers),
+        )
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -100,16 +113,16 @@ class Server:
 
     def bind(self, endpoints: Sequence[ListenerEndpoint]) -> list[Listener]:
         """Open every port or none; nothing is accepted yet. Raises OSError."""
-        settings = self.settings
+        config = self.config
         bound: list[Listener] = []
         try:
             for endpoint in endpoints:
                 opened = listener.bind(
                     endpoint,
                     self._sockets,
-                    backlog=settings.socket_listen_backlog_size,
-                    send_buffer_bytes=settings.send_buffer_bytes,
-                    receive_buffer_bytes=settings.receive_buffer_bytes,
+                    backlog=config.socket_listen_backlog_size,
+                    send_buffer_bytes=config.send_buffer_bytes,
+                    receive_buffer_bytes=config.receive_buffer_bytes,
                 )
                 bound.append(opened)
         except OSError:
@@ -127,10 +140,13 @@ class Server:
         tls: Mapping[str, ContextSource] = NO_TLS,
         rates: ConnectionRates | None = None,
     ) -> None:
-        """Accept connections, whose frames go to `dispatch`. `gates` and `tls` are those of the listeners
-        that have them, by name. Without `rates` connections may come as fast as they like."""
+        """Accept connections and pass their frames to `dispatch`.
+
+        `gates` and `tls` are those of the listeners that have them, by name. Without `rates` connection
+        creation is not limited.
+        """
         self.loop = loop
-        self.attention = Attention(loop.call_soon, self.clock, self._sockets.attentive_ms)
+        self.busy_poll = BusyPoll(loop.call_soon, self.clock, self._sockets.busy_poll_ms)
         self.dispatch = dispatch
         self._gates = gates
         self._tls = tls
@@ -138,15 +154,15 @@ class Server:
         for each in self.listeners:
             protocol = each.security_protocol
             if protocol.startswith("SASL") and each.name not in gates:
-                raise ValueError(f"nobody would authenticate on {each.name}, which is {protocol}")
+                raise ValueError(f"no SASL gate for listener {each.name}, which is {protocol}")
             if protocol.endswith("SSL") and each.name not in tls:
-                raise ValueError(f"nothing would be encrypted on {each.name}, which is {protocol}")
+                raise ValueError(f"no TLS context for listener {each.name}, which is {protocol}")
         for each in self.listeners:
-            each.start(loop, self.scheduler, self.complaints, self._accept)
+            each.start(loop, self.scheduler, self.limited_log, self._accept)
         self._sweeping = self.scheduler.every(SWEEP_PERIOD_MS, self.sweep)
 
     def release(self) -> None:
-        """Give the ports back. A server that never started has nothing else."""
+        """Close the ports. A server that never started has nothing else."""
         for each in self.listeners:
             each.close()
         self.listeners = []
@@ -156,8 +172,9 @@ class Server:
     ) -> None:
         """Drain: afterwards no socket is open. May be called on a server that never started.
 
-        `answer_waiting` is called once no more requests are read: what waits for some later request
-        waits in vain."""
+        `answer_waiting` is called once no more requests are read: requests that wait for a later request
+        would wait forever.
+        """
         self.release()
         self._handshakes.close()
         for connection in self:
@@ -177,7 +194,7 @@ class Server:
             self._sweeping = None
 
     def sweep(self) -> None:
-        """Close every connection whose time is up."""
+        """Close every connection whose deadline has passed."""
         now_ms = self.clock.monotonic_ms()
         self._handshakes.sweep(now_ms)
         for connection in self:
@@ -188,11 +205,15 @@ class Server:
         reason = connection.overdue(now_ms)
         if reason is not None:
             if reason in _WORTH_A_LINE:
-                self.complaints.warn(reason, "closing %s: %s", connection.connection_id, reason)
+                self.limited_log.warn(reason, "closing connection %s: %s", connection.connection_id, reason)
             connection.close(reason)
+
+    def authenticated(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
 
     def forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self._strangers.pop(connection, None)
         self._forget_peer(connection.listener_name, connection.peer_host)
         if not self._connections:
             self._stop_waiting()
@@ -209,9 +230,11 @@ class Server:
 
     def _accept(self, arrived_at: Listener, sock: socket.socket, peer_host: str, peer_port: int) -> None:
         rejected = self._over_limit(arrived_at.name, peer_host)
+        if rejected is not None and self._close_a_stranger(rejected, arrived_at.name):
+            rejected = self._over_limit(arrived_at.name, peer_host)
         if rejected is not None:
             self.counters.rejected[rejected].value += 1
-            self.complaints.warn("rejected", "no connection for %s: %s is reached", peer_host, rejected)
+            self.limited_log.warn("rejected", "connection of %s refused: %s is reached", peer_host, rejected)
             sock.close()
             return
         if self._rates is not None and self._is_too_fast(self._rates, arrived_at, sock, peer_host):
@@ -228,10 +251,29 @@ class Server:
             began_ms = self.clock.monotonic_ms()
             self._handshakes.begin(Handshake(arrived_at, sock, peer_host, peer_port, began_ms), contexts)
 
+    def _close_a_stranger(self, rejected: Rejected, listener_name: str) -> bool:
+        """Make room by closing the connection that has been unauthenticated for longest.
+
+        A crowd of any size keeps out no client that authenticates as soon as it connects.
+        """
+        if rejected is Rejected.PER_IP:
+            return False
+        for connection in self._strangers:
+            if rejected is Rejected.TOTAL or connection.listener_name == listener_name:
+                self.limited_log.warn(
+                    "crowd",
+                    "closing unauthenticated connection %s: %s is reached",
+                    connection.connection_id,
+                    rejected,
+                )
+                connection.close(Closed.UNAUTHENTICATED)
+                return True
+        return False
+
     def _is_too_fast(
         self, rates: ConnectionRates, arrived_at: Listener, sock: socket.socket, peer_host: str
     ) -> bool:
-        """Whether a connection is not served because of its address' rate."""
+        """Whether a connection is refused because of its address' creation rate."""
         pause_ms = rates.pause_ms(arrived_at.name, is_for_brokers=self._is_for_brokers(arrived_at.name))
         if pause_ms:
             arrived_at.rest(pause_ms)
@@ -239,7 +281,9 @@ class Server:
         if not refusal_ms:
             return False
         self.counters.rejected[Rejected.RATE].value += 1
-        self.complaints.warn("rate", "no connection for %s: it makes them too fast", peer_host)
+        self.limited_log.warn(
+            "rate", "connection of %s refused: it exceeds connection_creation_rate", peer_host
+        )
         if len(self._refused) < REFUSED_HELD_MAX:
             self._refused[sock] = None
             self.scheduler.after(refusal_ms, lambda: self._close_refused(sock))
@@ -268,7 +312,7 @@ class Server:
         peer_port: int,
         principal: KafkaPrincipal,
     ) -> None:
-        """A fault of ours costs this one client, and neither a descriptor nor a place of its address."""
+        """Open a connection. A bug costs this one client, but no descriptor and no slot of its address."""
         connection: Connection | None = None
         try:
             local = sock.getsockname()
@@ -287,9 +331,11 @@ class Server:
                 gate=self._gates.get(arrived_at.name),
             )
             self._connections[connection] = None
+            if arrived_at.name in self._gates:
+                self._strangers[connection] = None
             connection.start()
         except Exception as error:  # noqa: BLE001
-            self.complaints.error("connection", "no connection for %s", peer_host, cause=error)
+            self.limited_log.error("connection", "connection of %s failed", peer_host, cause=error)
             if connection is not None:
                 connection.close(Closed.OWN_FAULT)
             else:
@@ -297,18 +343,18 @@ class Server:
                 self._forget_peer(arrived_at.name, peer_host)
 
     def _is_for_brokers(self, listener_name: str) -> bool:
-        """Whether the listener is the brokers' own, so that clients use another."""
-        return listener_name == self.settings.inter_broker_listener.listener_name and len(self.listeners) > 1
+        """Whether the listener is the inter-broker listener, and clients use another."""
+        return listener_name == self.config.inter_broker_listener.listener_name and len(self.listeners) > 1
 
     def _over_limit(self, listener_name: str, peer_host: str) -> Rejected | None:
-        """Which limit is reached. Clients in any number leave room for brokers, but for descriptors."""
-        settings = self.settings
+        """The limit that is reached. Clients in any number leave room for brokers, except for descriptors."""
+        config = self.config
         total_max = self.limits.connections_max
         if not self._is_for_brokers(listener_name):
-            total_max = min(total_max, settings.max_connections)
+            total_max = min(total_max, config.max_connections)
         if len(self._connections) + len(self._handshakes) >= total_max:
             return Rejected.TOTAL
-        listener_max = settings.max_connections_of(listener_name)
+        listener_max = config.max_connections_of(listener_name)
         if listener_max is not None and self._by_listener[listener_name] >= listener_max:
             return Rejected.PER_LISTENER
         if self._by_ip.get(peer_host, 0) >= self.per_ip.max_of(peer_host):

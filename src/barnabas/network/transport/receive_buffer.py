@@ -1,19 +1,17 @@
-"""Where the bytes of one connection lie between the socket and `dispatch`.
+"""Receive buffers between the socket and `dispatch`.
 
-Three places, chosen so that small requests are never copied and large ones hardly ever:
+There are three kinds, so that small requests are never copied and large ones hardly ever:
 
-1. The *chunk*, one for the whole loop. A read goes there, and whole frames are dispatched
-   where they lie. Nothing stays in it after a turn, so a thousand idle connections hold no
-   buffer at all.
-2. A *remainder* (the start of a frame, or whole frames that must wait) is copied out of the
+1. The *chunk*, one for the whole loop. A read goes there, and complete frames are dispatched
+   in place. Nothing stays in it after a turn, so a thousand idle connections hold no buffer.
+2. A *remainder* (the start of a frame, or complete frames that must wait) is copied out of the
    chunk. A short one goes back to the front of the chunk before the next read.
-3. A *large buffer* takes over when much of a frame has come and more is missing: the rest is
-   received to its place. Large buffers are reused, because touching fresh pages costs as
+3. A *large buffer* takes over when much of a frame has arrived and more is missing: the rest
+   is received in place. Large buffers are reused, because touching fresh pages costs as
    much as receiving into them. A connection whose last frame was large starts in one.
 
-A frame that cannot be dealt with in the turn in which it is dispatched is *kept*: its large
-buffer is then not reused, or it is copied out of the chunk. Or it is *lent*: its large buffer is
-reused once it has been given back.
+A frame that outlives its turn is *kept*: its large buffer is then not reused, or it is copied
+out of the chunk. Or it is *lent*: its large buffer is reused once it has been given back.
 
 Invariant: no allocation exceeds the bytes received by a factor of more than `GROWTH`
 (rounded up to whole chunks); the declared length of a frame only ever lowers it.
@@ -31,30 +29,30 @@ SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = 4
 
 LARGE_BYTES: Final = 64 * 1024
-"""From here on, copying a remainder back and forth costs more than a buffer of its own."""
+"""From this size on, copying a remainder back and forth costs more than a buffer of its own."""
 
 GROWTH: Final = 8
 POOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 MAPPED_BYTES_MIN: Final = 1024 * 1024
-"""From here on a buffer is a mapping of its own: its pages come one by one as bytes are received, and it
-grows where it is. To clear and to copy a hundred megabytes would keep everybody waiting."""
+"""From this size on a buffer is a mapping of its own: its pages are allocated one by one as bytes are
+received, and it grows in place. Clearing and copying a hundred megabytes would block the loop."""
 
 RECEIVED_AT_ONCE_MAX: Final = 256 * 1024
-"""What one turn takes from a socket into a large buffer."""
+"""Bytes that one turn takes from a socket into a large buffer."""
 
 
 class ByteSource(Protocol):
     """A socket, or TLS on one."""
 
     def recv_into(self, buffer: memoryview, count: int = 0, /) -> int:
-        """At most `count` bytes, of which there is known to be more to come (0: as many as fit, which may be
-        all there is); 0 is the end of the stream."""
+        """Receive at most `count` bytes, where more is known to come (0: as many as fit, possibly all). 0 is
+        the end of the stream."""
         ...
 
 
 class LoopBuffers:
-    """What the connections of one loop share: the chunk, and large buffers that are free."""
+    """Buffers that the connections of one loop share: the chunk, and free large buffers."""
 
     __slots__ = ("_free", "_free_bytes", "chunk")
 
@@ -64,7 +62,7 @@ class LoopBuffers:
         self._free_bytes = 0
 
     def reuse(self, size: int) -> memoryview | None:
-        """A free buffer of at least `size` bytes, the one used last if possible: it is still cached."""
+        """A free buffer of at least `size` bytes, the last used if possible: it is still cached."""
         free = self._free
         for index in range(len(free) - 1, -1, -1):
             if len(free[index]) >= size:
@@ -91,7 +89,7 @@ def _mapped(size: int) -> mmap.mmap:
 
 
 class Loan:
-    """A large buffer that holds frames which somebody still reads."""
+    """A large buffer with frames that are still read."""
 
     __slots__ = ("_buffers", "_view", "count", "is_left")
 
@@ -109,10 +107,10 @@ class Loan:
 
 
 class ReceiveBuffer:
-    """`view[start:end]` is what has come and has not been dispatched.
+    """`view[start:end]` has arrived and is not yet dispatched.
 
-    One turn: `receive`, look at the window, `settle` with the position reached. Between turns
-    the window is never in the chunk.
+    One turn: `receive`, look at the window, `settle` with the position reached. Between turns the window is
+    never in the chunk.
     """
 
     __slots__ = ("_buffers", "_expected", "_kept", "_large", "_loan", "end", "start", "view")
@@ -128,7 +126,7 @@ class ReceiveBuffer:
         self.end = 0
 
     def receive(self, source: ByteSource) -> int:
-        """One `recv`: how many bytes came, 0 at the end of the stream. When it raises, nothing changed."""
+        """One `recv`: the number of bytes, 0 at the end of the stream. An error changes nothing."""
         held = self.end - self.start
         chunk = self._buffers.chunk
         if held == 0:
@@ -145,7 +143,7 @@ class ReceiveBuffer:
         return count
 
     def _receive_expected(self, source: ByteSource, large: memoryview) -> int:
-        """No more than a frame like the last one, so that equal frames leave no remainder to move."""
+        """Receive no more than a frame like the last one, so that equal frames leave no remainder to move."""
         self.view, self._large = large, True
         count = 0
         try:
@@ -156,7 +154,7 @@ class ReceiveBuffer:
         return count
 
     def _receive_rest(self, source: ByteSource, held: int) -> int:
-        """Up to the end of the frame and no further, so that the next frame starts a buffer."""
+        """Receive up to the end of the frame and no further, so that the next frame starts a buffer."""
         needed = SIZE_BYTES + SIZE.unpack_from(self.view, self.start)[0]
         if self.end == len(self.view) or not self._large:
             capacity = min(needed, GROWTH * held)
@@ -169,14 +167,14 @@ class ReceiveBuffer:
         return count
 
     def _stretch(self, capacity: int) -> bool:
-        """Make the buffer larger where it is, if it can be."""
+        """Grow the buffer in place, if possible."""
         mapping = self.view.obj
         if not isinstance(mapping, mmap.mmap) or self.start or self._kept or self._loan is not None:
             return False
         self.view.release()
         try:
             mapping.resize(capacity)
-        except (BufferError, OSError, SystemError):  # somebody holds a view, or the system cannot
+        except (BufferError, OSError, SystemError):  # a view is still held, or the system cannot
             return False
         finally:
             self.view = memoryview(mapping)
@@ -189,7 +187,8 @@ class ReceiveBuffer:
         self.view, self.start, self.end, self._large = grown, 0, held, True
 
     def settle(self, position: int, last_frame_bytes: int) -> None:
-        """End a turn: all before `position` is dispatched, the last frame had this size (0: none was)."""
+        """End a turn: the bytes before `position` are dispatched, the last frame had this size (0: there was
+        none)."""
         if last_frame_bytes:
             self._expected = last_frame_bytes if last_frame_bytes >= LARGE_BYTES else 0
         if position == self.end:
@@ -212,14 +211,14 @@ class ReceiveBuffer:
         self.view, self.start, self.end = memoryview(bytearray(self.view[self.start : self.end])), 0, held
 
     def keep(self, frame: memoryview) -> memoryview:
-        """The bytes of `frame`, a piece of the window, for as long as anybody holds the result."""
+        """The bytes of `frame`, a piece of the window, for as long as the result is referenced."""
         if self.view is self._buffers.chunk:
             return memoryview(bytearray(frame))
         self._kept = True
         return frame
 
     def lend(self) -> Loan | None:
-        """The frame that is being dispatched stays where it is until it is given back; None if it cannot."""
+        """Keep the dispatched frame in place until it is given back; None if that is not possible."""
         if self.view is self._buffers.chunk:
             return None
         loan = self._loan
@@ -231,7 +230,7 @@ class ReceiveBuffer:
         return loan
 
     def release(self) -> None:
-        """The connection is gone."""
+        """Free the buffers of a closed connection."""
         self._leave_large()
         self.view, self.start, self.end = self._buffers.chunk, 0, 0
 

@@ -1,8 +1,8 @@
-"""Answers on their way through TLS: the members of `output.Output`.
+"""Responses on their way through TLS, with the members of `output.Output`.
 
-Everything is encrypted in memory, so pieces of files are read, a bounded piece at a time and only when the
-socket has taken the one before. A piece that the socket did not take is offered again as it was: the TLS
-library has begun to send it.
+Everything is encrypted in memory, so file regions are read. The next bounded piece is read when the socket
+has taken the previous one. A piece that the socket did not take is offered again unchanged: the TLS library
+has begun to send it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from collections import deque
 from collections.abc import Sequence
 
 from barnabas.core.limits import OUTPUT_CONGESTED_BYTES, SEND_PER_TURN_BYTES_MAX
-from barnabas.core.metrics import Counter
 from barnabas.core.regions import FileRegion
-from barnabas.network.exchange import Part
-from barnabas.network.output import QUEUED_PARTS_MAX, Away, RegionCutShort
-from barnabas.network.receive_buffer import SIZE, SIZE_BYTES
+from barnabas.core.reporting.metrics import Counter
+from barnabas.network.transport.exchange import Part
+from barnabas.network.transport.output import QUEUED_PARTS_MAX, Away, RegionCutShort, read_part
+from barnabas.network.transport.receive_buffer import SIZE, SIZE_BYTES
 
 PIECE_BYTES = 256 * 1024
-"""What OpenSSL is given at a time, and so what a connection holds of a file whose client does not read. It
-cuts it into records of 16 KB, and writes them one by one; with fewer calls from here a megabyte costs a tenth
-less than in pieces of 64 KB."""
+"""Bytes per call of OpenSSL, and so the memory of a connection whose client does not read.
+
+OpenSSL cuts them into records of 16 KB. A megabyte costs a tenth less than in pieces of 64 KB, because there
+are fewer calls.
+"""
 
 
 class TlsOutput:
@@ -79,7 +81,7 @@ class TlsOutput:
         return self.empty
 
     def _next_piece(self, brought_in: FileRegion | None) -> bytes | bytearray | memoryview:
-        """As much as is at hand: nothing if what comes next is away."""
+        """Next bytes in memory; nothing if the next region is away."""
         queue, room = self._queue, PIECE_BYTES
         taken: list[bytes | bytearray | memoryview] = []
         some: bytes | bytearray | memoryview | None
@@ -102,8 +104,7 @@ class TlsOutput:
     def _read(self, region: FileRegion, room: int, brought_in: FileRegion | None) -> bytes | bytearray | None:
         begun = self._region_read
         wanted = min(room, region.length - begun)
-        read = region.file.read_at if region is brought_in else region.file.read_now
-        data = read(region.position + begun, wanted)
+        data = read_part(region, region.position + begun, wanted, is_brought_in=region is brought_in)
         if data is None:
             self.away = Away(region, begun, min(region.length - begun, SEND_PER_TURN_BYTES_MAX))
             return None
@@ -117,7 +118,7 @@ class TlsOutput:
         return data
 
     def discard(self) -> None:
-        """Let go of everything, the files too."""
+        """Release everything, the files too."""
         self._queue.clear()
         self._piece = b""
         self.away = None

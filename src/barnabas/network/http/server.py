@@ -1,12 +1,13 @@
-"""A small HTTP server for what is asked now and then: a scrape of metrics, a change to a pipeline.
+"""Small HTTP server for rare requests: a scrape of metrics, a change to a pipeline.
 
-A connection has one request. Everything about it is bounded: how many there are, in all and of one address;
-the bytes of the head and of the body; the time of the handshake, of either and of the answer. Nothing of
-a body is read before its sender is known. Handshakes are made one at a time with pauses between them, as they
-cost the loop that others need too. Who is let in, and who is not, is a line in the audit log.
+A connection has one request. Everything about it is bounded: the number of connections, in all and per
+address; the bytes of the head and of the body; the time of the handshake, the head, the body and the
+response. No byte of a body is read before the client is authenticated. Handshakes run one at a time with
+pauses between them, because they take time of the loop. Each decision about a client is a line in the audit
+log.
 
-A page in somebody's browser can send requests to an address of that person's own machine. One that names
-another origin is refused, and on loopback one that was sent to another host's name.
+A web page in a browser can send requests to addresses of the user's own machine. A request with another
+origin is refused, and on loopback a request for another host name.
 """
 
 from __future__ import annotations
@@ -23,30 +24,28 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.clock import Clock
-from barnabas.core.complaints import Complaints
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.core.scheduler import Timers
 from barnabas.core.tasks import Tasks
-from barnabas.network.http_messages import (
+from barnabas.network.http.messages import (
     HEAD_BYTES_MAX,
     HEAD_END,
     HttpResponse,
     RequestHead,
+    RequestParser,
     RequestRefused,
-    bounded,
-    parse_chunk_bytes,
-    parse_head,
     refusal,
     render,
 )
 from barnabas.network.listener import Listener, bind, prepare_accepted
-from barnabas.network.sockets import SYSTEM_SOCKETS
+from barnabas.network.transport.sockets import SYSTEM_SOCKETS
 from barnabas.security.acl.audit import Audit
-from barnabas.security.http_security import HttpSecurity
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.http.settings import HttpSecurity
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 
-if TYPE_CHECKING:  # what makes contexts needs a library that most do without
+if TYPE_CHECKING:  # contexts need a library that a server without TLS does not import
     from barnabas.security.tls.context import ListenerContext
 
 logger = logging.getLogger(__name__)
@@ -54,25 +53,23 @@ logger = logging.getLogger(__name__)
 BACKLOG: Final = 128
 CONNECTIONS_MAX: Final = 128
 CONNECTIONS_PER_HOST_MAX: Final = 32
-CHUNKS_MAX: Final = 4_096
-"""Of one body: each takes some work, and the smallest has a byte."""
 HANDSHAKE_PAUSE_MS: Final = 20.0
 REFUSAL_PAUSE_S: Final = 0.1
-"""Before somebody hears that a password is wrong."""
+"""Pause before a response to wrong credentials."""
 NAMELESS: Final = "certificate"
-"""Who has shown a certificate of which no rule makes a name."""
+"""User name for a client certificate that no mapping rule matches."""
 
 
 class Deadlines(NamedTuple):
-    """In seconds."""
+    """Deadlines in seconds."""
 
     head: float = 10.0
-    """And the handshake before it."""
+    """The handshake included."""
     body: float = 30.0
     answer: float = 30.0
-    """To be taken by the client."""
+    """For the client to read the response."""
     linger: float = 2.0
-    """For a client that still sends what is not wanted, and has to hear so."""
+    """For a refused client that is still sending, and has to read the response."""
     close: float = 2.0
 
 
@@ -89,7 +86,7 @@ Answer = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 def bind_http(endpoint: Endpoint) -> Listener:
-    """Who comes before it is served waits in the backlog. OSError says why the address is not to be had."""
+    """Bind the address; early clients wait in the backlog. OSError names the address that failed."""
     wanted = ListenerEndpoint("HTTP", endpoint)
     return bind(wanted, SYSTEM_SOCKETS, backlog=BACKLOG, send_buffer_bytes=-1, receive_buffer_bytes=-1)
 
@@ -107,18 +104,18 @@ class HttpServer:
         self._security = security
         self._timers = timers
         self._deadlines = deadlines
-        self._complaints = Complaints(logger, clock)
+        self._limited_log = RateLimitedLogger(logger, clock)
         self._audit = Audit(clock)
         self._connections = Tasks()
         self._by_host: Counter[str] = Counter()
         self._checking = asyncio.Lock()
-        """Passwords are checked one after the other: strangers get one core at most, and one of the threads
-        that the process has for all that blocks."""
+        """Passwords are checked one after the other. Unauthenticated clients get one core at most, and one of
+        the process's threads for blocking work."""
 
     @contextlib.asynccontextmanager
     async def serve(self, listener: Listener) -> AsyncIterator[None]:
-        """Serve who comes to `listener`, until the context ends, which closes it."""
-        listener.start(asyncio.get_running_loop(), self._timers, self._complaints, self._accepted)
+        """Serve the clients of `listener`, until the context ends, which closes it."""
+        listener.start(asyncio.get_running_loop(), self._timers, self._limited_log, self._accepted)
         try:
             yield
         finally:
@@ -130,7 +127,7 @@ class HttpServer:
 
     def _accepted(self, listener: Listener, sock: socket.socket, host: str, _: int) -> None:
         if len(self._connections) >= CONNECTIONS_MAX or self._by_host[host] >= CONNECTIONS_PER_HOST_MAX:
-            self._complaints.warn("crowd", "a connection of %s is closed: there are too many", host)
+            self._limited_log.warn("crowd", "closing HTTP connection of %s: too many connections", host)
             sock.close()
             return
         prepare_accepted(sock)
@@ -144,12 +141,16 @@ class HttpServer:
             async with self._opened(sock) as connection:
                 await self._serve_request(connection, host)
         except TimeoutError:
-            self._complaints.warn("slow", "a connection of %s is closed: its time is up", host)
+            self._limited_log.warn("slow", "closing HTTP connection of %s: its deadline has passed", host)
         except (OSError, EOFError) as error:
             if isinstance(error, ssl.SSLError):
-                self._complaints.warn("tls", "no TLS with %s: %s", host, error.reason or "it is refused")
+                self._limited_log.warn(
+                    "tls", "TLS handshake of HTTP client %s failed: %s", host, error.reason or "refused"
+                )
             else:
-                self._complaints.warn("gone", "%s went away before its request was served", host)
+                self._limited_log.warn(
+                    "gone", "HTTP client %s closed the connection before the response", host
+                )
         finally:
             self._by_host[host] -= 1
             if not self._by_host[host]:
@@ -173,13 +174,13 @@ class HttpServer:
         except BaseException:
             sock.close()
             raise
-        transport.set_write_buffer_limits(high=0)  # what is sent has left before the connection is closed
+        transport.set_write_buffer_limits(high=0)  # a sent response has left before the connection closes
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         connection = _Connection(reader, writer, None if made is None else _certified(made, writer))
         try:
             yield connection
         finally:
-            # Not waited for: a client that does not take its answer has had its time.
+            # Not awaited: a client that does not read its response has had its time.
             if connection.is_broken:
                 transport.abort()
             else:
@@ -201,8 +202,12 @@ class HttpServer:
             connection.is_broken = True
             raise
         except Exception as error:  # noqa: BLE001 - one request fails, the server goes on
-            self._complaints.error("fault", "a request of %s failed", host, cause=error)
-            response = refusal(RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, "this went wrong here"))
+            self._limited_log.error("fault", "HTTP request of %s failed", host, cause=error)
+            response = refusal(
+                RequestRefused(
+                    HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed; see the log of the server"
+                )
+            )
         try:
             async with asyncio.timeout(self._deadlines.answer):
                 await connection.send(render(response, method))
@@ -222,31 +227,31 @@ class HttpServer:
             raise
         access = self._security.access
         if access.is_open:
-            self._note(head, ANONYMOUS.name, host, "it is open", is_allowed=True)
+            self._note(head, ANONYMOUS.name, host, "no authentication is configured", is_allowed=True)
             return ANONYMOUS.name
         shown = None if authorization is None else authorization.decode("latin-1")
         async with self._checking:
             user = await asyncio.to_thread(access.accept, shown, certificate_of=connection.certificate_of)
         if user is not None:
-            how = "by a certificate" if user == connection.certificate_of else "by what it has shown"
+            how = "by a certificate" if user == connection.certificate_of else "by its credentials"
             self._note(head, user, host, how, is_allowed=True)
             return user
         why = "no credentials" if shown is None else "wrong credentials"
         self._note(head, ANONYMOUS.name, host, why, is_allowed=False)
         if shown is not None:
-            self._complaints.warn("credentials", "a request of %s is refused: wrong credentials", host)
+            self._limited_log.warn("credentials", "HTTP request of %s refused: wrong credentials", host)
             await asyncio.sleep(REFUSAL_PAUSE_S)
         asked = tuple((b"www-authenticate", each.encode()) for each in access.schemes)
         raise RequestRefused(HTTPStatus.UNAUTHORIZED, "authentication is required", asked)
 
     def _note(self, head: RequestHead, user: str, host: str, because: str, *, is_allowed: bool) -> None:
-        """Without the query, which may be anything."""
+        """Audit line without the query, which may hold a secret."""
         principal, path = KafkaPrincipal.user(user), head.path.decode("latin-1")
         self._audit.note_http(principal, host, head.method, path, because, is_allowed=is_allowed)
 
 
 def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> str | None:
-    """Whose certificate the client has shown; the handshake ends if that is not a good one."""
+    """User of the client certificate. The handshake has failed before for an invalid one."""
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if shown is None:
         return None
@@ -260,6 +265,7 @@ class _Connection:
     ) -> None:
         self._reader = reader
         self._writer = writer
+        self._parser = RequestParser()
         self._has_more = False
         self.certificate_of = certificate_of
         self.is_broken = False
@@ -272,45 +278,25 @@ class _Connection:
             raise RequestRefused(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has at most {HEAD_BYTES_MAX} bytes"
             ) from None
-        return parse_head(raw)
+        return self._parser.head(raw)
 
     async def body(self, head: RequestHead) -> bytes:
-        length = head.body_bytes
-        if length != 0 and (head.header(b"expect") or b"").lower() == b"100-continue":
+        if head.body_bytes != 0 and (head.header(b"expect") or b"").lower() == b"100-continue":
             await self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        found = await self._chunks() if length is None else await self._reader.readexactly(length)
+        while (found := self._parser.body()) is None:
+            received = await self._reader.read(HEAD_BYTES_MAX)
+            if not received:
+                raise EOFError
+            self._parser.feed(received)
         self._has_more = False
         return found
-
-    async def _chunks(self) -> bytes:
-        found = bytearray()
-        chunks = 0
-        while size := parse_chunk_bytes(await self._line()):
-            bounded(len(found) + size)
-            chunks += 1
-            if chunks > CHUNKS_MAX:
-                raise RequestRefused(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {CHUNKS_MAX} chunks"
-                )
-            found += await self._reader.readexactly(size)
-            if await self._reader.readexactly(2) != b"\r\n":
-                raise RequestRefused(HTTPStatus.BAD_REQUEST, "a chunk is malformed")
-        if await self._line() != b"\r\n":
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, "what follows the last chunk is not taken")
-        return bytes(found)
-
-    async def _line(self) -> bytes:
-        try:
-            return await self._reader.readuntil(b"\r\n")
-        except asyncio.LimitOverrunError:
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, "a chunk is malformed") from None
 
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
 
     async def take_the_rest(self) -> None:
-        """Of a request that was refused: whoever closes while bytes arrive takes its answer back."""
+        """Read the rest of a refused request: closing while bytes arrive would reset the response."""
         if not self._has_more:
             return
         if self._writer.can_write_eof():
@@ -325,16 +311,16 @@ def _check_origin(head: RequestHead, *, is_local: bool) -> None:
     try:
         is_other_origin = origin is not None and urlsplit(origin.decode("latin-1").lower()).netloc != host
         is_other_host = is_local and bool(host) and not _is_own_name(host)
-    except ValueError:  # a bracket without its other half, or something in both that is no address
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "its host or origin is malformed") from None
+    except ValueError:  # unbalanced brackets, or brackets around something that is no address
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "the Host or Origin header is malformed") from None
     if is_other_origin:
-        raise RequestRefused(HTTPStatus.FORBIDDEN, "a page of another origin may not ask here")
+        raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of pages of another origin are refused")
     if is_other_host:
         raise RequestRefused(HTTPStatus.FORBIDDEN, "this host is not known by that name")
 
 
 def _is_own_name(host: str) -> bool:
-    """An address or localhost: the name that a stranger gave this machine is neither."""
+    """An address or localhost. A host name that another party points at this machine is neither."""
     name = urlsplit(f"//{host}").hostname or ""
     if name == "localhost" or name.endswith(".localhost"):
         return True

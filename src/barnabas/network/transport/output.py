@@ -1,20 +1,20 @@
-"""Answers on their way into a socket.
+"""Responses on their way into a socket.
 
-Memory goes by `send` (small parts joined into one) or `sendmsg`, pieces of files by
-`sendfile`: their bytes never come into Python, and a header that precedes one is sent with
-MSG_MORE so that it shares a packet with the data. A frame with a small piece is the exception:
-to read that and send once is cheaper than three system calls, and the peer wakes up once.
-What the socket does not take stays here and is offered again when it is writable; who registers
-for that is the connection. So is what a disk would have to be waited for: it is `away`, and the
-connection has it brought in.
+Memory goes by `send` (small parts joined into one) or `sendmsg`, file regions by `sendfile`: their bytes
+never enter Python. A header before a region is sent with MSG_MORE so that it shares a packet with the data. A
+frame with a small region is the exception: reading it and sending once is cheaper than three system calls,
+and the client wakes up once. Bytes that the socket does not take stay here and are offered again when it is
+writable; the connection registers for that. A region that would block on the disk is `away`, and the
+connection has it read.
 
 Only memory counts against the limits. A queued region costs an open file and nothing else.
 
-Answers through TLS leave by `tls_output`, which has the same members.
+Responses through TLS leave by `tls_output`, which has the same members.
 """
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from barnabas.core.limits import OUTPUT_CONGESTED_BYTES, SEND_PER_TURN_BYTES_MAX
-from barnabas.core.metrics import Counter
 from barnabas.core.regions import FileRegion
-from barnabas.network.exchange import Part
-from barnabas.network.receive_buffer import SIZE, SIZE_BYTES
-from barnabas.network.sockets import SYSTEM_SOCKETS, SendFile
+from barnabas.core.reporting.metrics import Counter
+from barnabas.network.transport.exchange import Part
+from barnabas.network.transport.receive_buffer import SIZE, SIZE_BYTES
+from barnabas.network.transport.sockets import SYSTEM_SOCKETS, SendFile
 
 JOINED_BYTES_MAX: Final = 64 * 1024
 """Up to here one copy into one buffer is cheaper than handing the kernel a list."""
@@ -37,12 +37,23 @@ _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 
 
 class RegionCutShort(Exception):
-    """The file ends before the region does: the size that was announced cannot be kept."""
+    """The file ends before the region does: the announced size cannot be kept."""
+
+
+class RegionUnreadable(Exception):
+    """The disk fails to read a region: a fault of the log, not of the connection."""
+
+    def __init__(self, region: FileRegion, error: OSError) -> None:
+        super().__init__(f"records cannot be read: {error}")
+        self.region = region
+        self.error = error
 
 
 class Away(NamedTuple):
-    """What is to be sent next is on a disk and not in memory. It is looked for once: a system that never
-    says that something is at hand is served all the same."""
+    """The next region is on a disk and not in memory.
+
+    It is probed once: a system that never reports a region as cached is served all the same.
+    """
 
     region: FileRegion
     begin: int
@@ -50,6 +61,16 @@ class Away(NamedTuple):
 
     def bring_in(self) -> None:
         self.region.bring_in(self.begin, self.length)
+
+
+def read_part(
+    region: FileRegion, position: int, length: int, *, is_brought_in: bool
+) -> bytes | bytearray | None:
+    """Read from the file of a region; None if that would block on the disk, unless it was brought in."""
+    try:
+        return (region.file.read_at if is_brought_in else region.file.read_now)(position, length)
+    except OSError as error:
+        raise RegionUnreadable(region, error) from error
 
 
 class Output:
@@ -128,14 +149,13 @@ class Output:
         return True
 
     def _read_regions(self, brought_in: FileRegion | None) -> bool:
-        """Bring what is queued of files into memory; False if one of them is away."""
+        """Read the queued regions into memory; False if one of them is away."""
         found: list[Part] = []
         begun = self._region_sent
         for part in self._queue:
             if isinstance(part, FileRegion):
                 wanted = part.length - begun
-                read = part.file.read_at if part is brought_in else part.file.read_now
-                data = read(part.position + begun, wanted)
+                data = read_part(part, part.position + begun, wanted, is_brought_in=part is brought_in)
                 if data is None:
                     self.away = Away(part, begun, wanted)
                     return False
@@ -155,12 +175,20 @@ class Output:
         share = SEND_PER_TURN_BYTES_MAX
         while queue and share > 0:
             head = queue[0]
-            if isinstance(head, FileRegion) and head is not brought_in and self._is_away(head, share):
-                return False
             try:
-                sent = self._send_region(head, share) if isinstance(head, FileRegion) else self._send_memory()
+                if isinstance(head, FileRegion):
+                    if head is not brought_in and self._is_away(head, share):
+                        return False
+                    sent = self._send_region(head, share)
+                else:
+                    sent = self._send_memory()
             except (BlockingIOError, InterruptedError):
                 return False
+            except OSError as error:
+                # A socket has errors of its own; this one is the disk's.
+                if error.errno == errno.EIO and isinstance(head, FileRegion):
+                    raise RegionUnreadable(head, error) from error
+                raise
             share -= sent
             self._sent_total.value += sent
         return not queue
@@ -211,7 +239,7 @@ class Output:
         return sent
 
     def discard(self) -> None:
-        """Let go of everything, the files too."""
+        """Release everything, the files too."""
         self._queue.clear()
         self.away = None
         self._files = self._file_bytes = self._region_sent = self.memory_bytes = 0

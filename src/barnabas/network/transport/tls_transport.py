@@ -1,8 +1,8 @@
-"""A connection through TLS: a non-blocking `SSLSocket` on the socket that was accepted.
+"""TLS transport: a non-blocking `SSLSocket` on the accepted socket.
 
-TLS comes in records of at most 16 KB. One read yields one of them, so a turn reads several. What is left of
-a record when the buffer is full lies in the TLS library, where the poll does not see it: then, and when the
-end of the stream was seen behind data, the loop is asked for another turn.
+TLS comes in records of at most 16 KB. One read yields one of them, so a turn reads several. When the buffer
+is full, the rest of a record stays in the TLS library, where the poll does not see it. Then, and when the end
+of the stream follows data, the loop is asked for another turn.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import contextlib
 import ssl
 from collections.abc import Callable
 
-from barnabas.core.metrics import Counter
-from barnabas.network.tls_output import TlsOutput
-from barnabas.network.transport import AnswerOutput
+from barnabas.core.reporting.metrics import Counter
+from barnabas.network.transport.arrivals import peek_waited_ms
+from barnabas.network.transport.tls_output import TlsOutput
+from barnabas.network.transport.transport import AnswerOutput
 
 RECORD_BYTES_MAX = 16 * 1024
 RECORDS_AT_ONCE_MAX = 256
-"""What one turn takes: a record may hold a single byte, and all of them be there."""
+"""Records of one turn: a record may hold a single byte, and all of them may have arrived."""
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -43,7 +44,7 @@ class TlsTransport:
         self._loop.remove_reader(self.descriptor)
 
     def _ask_for_turn(self) -> None:
-        """For what the poll does not see."""
+        """Schedule a turn for bytes that the poll does not see."""
         if not self._has_turn and self._on_readable is not None and (self._ended or self._tls.pending()):
             self._has_turn = True
             self._loop.call_soon(self._take_turn)
@@ -53,6 +54,10 @@ class TlsTransport:
         if self._on_readable is not None:
             self._on_readable()
             self._ask_for_turn()
+
+    def recv_stamped(self, buffer: memoryview, count: int, /) -> tuple[int, float]:
+        waited_ms = peek_waited_ms(self._tls)
+        return self.recv_into(buffer, count), waited_ms
 
     def recv_into(self, buffer: memoryview, count: int = 0, /) -> int:
         room = count or len(buffer)
@@ -67,8 +72,8 @@ class TlsTransport:
                 if received == room:
                     break
                 if not count and some < RECORD_BYTES_MAX and not self._tls.pending():
-                    # Most likely all there is: to make sure would cost an exception. In the middle of a frame
-                    # it is not: librdkafka makes a TLS record of each of its own records.
+                    # Most likely all there is: a check would cost an exception. In the middle of a frame it
+                    # is not: librdkafka makes a TLS record of each of its own records.
                     return received
         except _WAITS:
             if not received:
@@ -84,7 +89,7 @@ class TlsTransport:
         return TlsOutput(self._tls, sent_total)
 
     def close(self) -> None:
-        """Tell the peer that this is the end and not a cut, as far as the socket takes it."""
+        """Send the TLS close alert, as far as the socket takes it, so that the end is no truncation."""
         with contextlib.suppress(OSError, ValueError):
             self._tls.unwrap()
         self._tls.close()

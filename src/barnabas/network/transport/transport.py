@@ -1,7 +1,7 @@
-"""How the bytes of one connection get into and out of its socket: as they are, or through TLS.
+"""Transport of one connection's bytes: plain, or through TLS.
 
-A connection and its buffers work on either. Both raise BlockingIOError when nothing has come, and
-another OSError when the peer is gone.
+A connection and its buffers work on either. Both raise BlockingIOError when nothing has arrived, and another
+OSError when the client is gone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from barnabas.core.metrics import Counter
-from barnabas.network.exchange import Part
-from barnabas.network.output import Away, Output
-from barnabas.network.receive_buffer import ByteSource
-from barnabas.network.sockets import SendFile
+from barnabas.core.reporting.metrics import Counter
+from barnabas.network.transport.arrivals import ANCILLARY_BYTES, StampedTransport, waited_ms
+from barnabas.network.transport.exchange import Part
+from barnabas.network.transport.output import Away, Output
+from barnabas.network.transport.receive_buffer import ByteSource
+from barnabas.network.transport.sockets import SendFile
 
 
 class AnswerOutput(Protocol):
-    """Answers on their way into the socket; `output` tells what the members mean."""
+    """Responses on their way into the socket; `output` explains the members."""
 
     memory_bytes: int
     away: Away | None
@@ -33,11 +34,11 @@ class AnswerOutput(Protocol):
     def discard(self) -> None: ...
 
 
-class Transport(ByteSource, Protocol):
+class Transport(ByteSource, StampedTransport, Protocol):
     descriptor: int
 
     def start_reading(self, on_readable: Callable[[], None]) -> None:
-        """Call this whenever there is something to read, until `stop_reading`."""
+        """Call `on_readable` whenever there is something to read, until `stop_reading`."""
         ...
 
     def stop_reading(self) -> None: ...
@@ -46,7 +47,7 @@ class Transport(ByteSource, Protocol):
 
 
 class PlainTransport:
-    """A socket as it is: what a request needs of it are the socket's own methods."""
+    """A plain socket: requests use the socket's own methods."""
 
     __slots__ = ("_loop", "_send_file", "_socket", "close", "descriptor", "recv_into")
 
@@ -57,6 +58,11 @@ class PlainTransport:
         self.descriptor = sock.fileno()
         self.recv_into = sock.recv_into
         self.close = sock.close
+
+    def recv_stamped(self, buffer: memoryview, count: int, /) -> tuple[int, float]:
+        room = buffer[:count] if count else buffer
+        received, ancillary, _, _ = self._socket.recvmsg_into((room,), ANCILLARY_BYTES)
+        return received, waited_ms(ancillary)
 
     def start_reading(self, on_readable: Callable[[], None]) -> None:
         self._loop.add_reader(self.descriptor, on_readable)
