@@ -1,1 +1,1 @@
-"""The wiring: the only package that knows the concrete classes, and the order of start and stop."""
+"""Broker process: wires the concrete classes together, and starts and stops them in order."""

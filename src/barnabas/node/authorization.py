@@ -1,25 +1,24 @@
-"""The authorizer of a broker, if one is configured: no request is served before its rules are read."""
+"""Authorizer of a broker, if one is configured. The broker serves no request before it has read the ACLs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from barnabas.cluster.acl_replica import AclReplica
-from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.cluster.coordination.contract import Coordination
+from barnabas.cluster.stores.acl_replica import AclReplica
+from barnabas.cluster.znodes.json_codec import MalformedZnode
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig, InvalidRequest
-from barnabas.core.waiting import Runner
-from barnabas.node.store_copies import following
+from barnabas.node.membership.store_watcher import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer, parse_super_users
 
 
 @asynccontextmanager
 async def open_acls(
-    config: BrokerConfig, znodes: Coordination, clock: Clock, runner: Runner
+    config: BrokerConfig, znodes: Coordination, clock: Clock
 ) -> AsyncIterator[AclReplica | None]:
     if not config.authorizer_class_name:
         yield None
@@ -30,11 +29,11 @@ async def open_acls(
         raise InvalidConfig(f"super.users: {error.message}") from error
     is_open = config.values["allow.everyone.if.no.acl.found"]
     authorizer = AclAuthorizer(Audit(clock), super_users, is_open_without_rules=is_open)
-    acls = AclReplica(znodes, authorizer, clock, runner)
+    acls = AclReplica(znodes, authorizer, clock)
     async with AsyncExitStack() as exits:
         try:
-            await exits.enter_async_context(following(znodes, acls, "access rules"))
+            await exits.enter_async_context(following(znodes, acls, "ACLs"))
         except MalformedZnode as error:
-            reason = f"an access rule cannot be read, and it may forbid something: {error}"
+            reason = f"cannot read an ACL, and it may deny an operation: {error}"
             raise InvalidConfig(reason) from error
         yield acls

@@ -1,8 +1,8 @@
-"""The states of a broker's life, and which may follow which.
+"""States of a broker's life, and their valid order.
 
-Start-up raises while the broker is shutting down and does nothing if it is already up or on its
-way; shutdown runs once. The state is a metric, with the numbers that Kafka's own metric has
-(its 2, recovering after a crash, is part of STARTING here: nobody can ask before recovery is done).
+Start-up raises while the broker shuts down, and does nothing if the broker is up or starting. Shutdown runs
+once. The state is a metric, with the numbers of Kafka's own metric. Kafka's 2, recovery after a crash, is
+part of STARTING here: the broker answers no request before recovery is done.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRANSITIONS = Transitions(
 
 
 class Lifecycle:
-    """Where a broker stands."""
+    """State of a broker, and the checks of its changes."""
 
     def __init__(self) -> None:
         self.state = BrokerState.NOT_RUNNING
@@ -44,16 +44,16 @@ class Lifecycle:
         self.state = target
 
     def begin_startup(self) -> bool:
-        """False when there is nothing to do; raises while the broker shuts down."""
+        """False when the broker is up or starting; raises while it shuts down."""
         if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
-            raise RuntimeError("the broker is shutting down; it cannot be started now")
+            raise RuntimeError("the broker is shutting down and cannot start now")
         if self.state is not BrokerState.NOT_RUNNING:
             return False
         self.move_to(BrokerState.STARTING)
         return True
 
     def begin_shutdown(self) -> bool:
-        """False when there is nothing to shut down, or somebody is at it already."""
+        """False when the broker is not running, or its shutdown has begun."""
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
             return False
         self.move_to(BrokerState.SHUTTING_DOWN)

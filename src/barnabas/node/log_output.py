@@ -1,11 +1,11 @@
-"""Log lines for people and for machines: time, level, part of the broker, what happened.
+"""Log line format: time, level, part of the broker, message.
 
-`2026-01-31T12:00:00.123Z INFO  storage.log  orders-0: rolled segment 4711` on standard error;
-standard output is left to the one line that says the broker is ready.
+`2026-01-31T12:00:00.123Z INFO  storage.log  orders-0: rolled segment 4711` on standard error. Standard output
+carries only the ready line.
 
-A line may show what a client chose, and whoever reads the log goes by how lines begin, above all those of
-the audit. So control characters are escaped in all of them, and the lines of a traceback, which may quote a
-client too, are indented: none looks as if the broker had begun it.
+A line may show text that a client chose, and log readers parse the beginning of lines, above all those of the
+audit log. So control characters are escaped in all lines. The lines of a traceback, which may quote a client
+too, are indented: none looks like a line of the broker's own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import textwrap
 from datetime import UTC, datetime
 from types import TracebackType
 
-from barnabas.config.loggers import AUDIT as AUDIT_LOGGER
-from barnabas.core.log_text import escaped, escaped_lines
+from barnabas.config.dynamic.loggers import AUDIT as AUDIT_LOGGER
+from barnabas.core.reporting.log_text import escaped, escaped_lines
 
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 TRACEBACK_INDENT = "    "
@@ -47,7 +47,7 @@ def configure_logging(level: str) -> None:
         logger.handlers = [handler]
         logger.setLevel(level.upper())
         logger.propagate = False
-    # What nobody prints need not be collected for every line.
+    # No format prints these fields, so no line collects them.
     logging.logThreads = False
     logging.logProcesses = False
     logging.logMultiprocessing = False

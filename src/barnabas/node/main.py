@@ -1,7 +1,7 @@
-"""`barnabas start`: run one broker in the foreground until it is told to stop.
+"""`barnabas start`: run one broker in the foreground until a stop signal.
 
-Standard output gets one line when the broker accepts connections; everything else goes to the
-log on standard error. SIGTERM and SIGINT shut down cleanly; a second one is a plain kill.
+Standard output gets one line when the broker accepts connections; the log goes to standard error. SIGTERM and
+SIGINT shut down cleanly, within a deadline (`stop_signals`).
 """
 
 from __future__ import annotations
@@ -10,22 +10,27 @@ import asyncio
 import contextlib
 import logging
 import resource
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-from barnabas.cluster.coordination import ConnectionLoss, CoordinationError, SessionExpired, StoreLocked
-from barnabas.cluster.znode_json import MalformedZnode
-from barnabas.config.agreement import LOCAL_ZOOKEEPER
+from barnabas.cluster.coordination.contract import (
+    ConnectionLoss,
+    CoordinationError,
+    SessionExpired,
+    StoreLocked,
+)
+from barnabas.cluster.znodes.json_codec import MalformedZnode
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.cross_checks import LOCAL_ZOOKEEPER
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
 from barnabas.handlers import APIS
 from barnabas.node.broker import Broker, StartAbandoned
-from barnabas.node.coordination_store import protect_own_zookeeper
+from barnabas.node.gc_tuning import settle_memory
 from barnabas.node.log_output import configure_logging
-from barnabas.node.memory import settle_memory
+from barnabas.node.membership.coordination_store import protect_own_zookeeper
+from barnabas.node.stop_signals import StopSignals
 from barnabas.storage.log_manager import DuplicateLog
 
 logger = logging.getLogger(__name__)
@@ -34,11 +39,11 @@ IMPORT_PAUSE_S = 0.01
 
 
 class StartupFailed(Exception):
-    """The broker did not come up; the message is for the person who started it."""
+    """The broker did not start; the message is for the operator."""
 
 
 class BrokerHalted(StartupFailed):
-    """It came up, and could not go on."""
+    """The broker started, and stopped on a fault."""
 
 
 def run(
@@ -47,7 +52,7 @@ def run(
     welcome: Sequence[str] = (),
     log_level: str = "info",
 ) -> int:
-    """Serve until a signal comes; returns the exit code. `welcome` is said after the ready line."""
+    """Serve until a stop signal; returns the exit code. `welcome` follows the ready line."""
     configure_logging(log_level)
     raise_open_files_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -57,21 +62,19 @@ def run(
 
 async def serve(config: BrokerConfig, metrics_address: Endpoint | None, welcome: Sequence[str] = ()) -> None:
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, _stop, loop, signum, stopped)
     async with AsyncExitStack() as stack:
+        stack.enter_context(StopSignals(stopped))
         config = await start_zookeeper(config, stack)
         await serve_broker(Broker(config, metrics_address=metrics_address), stopped, welcome)
 
 
 async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> BrokerConfig:
-    """With `zookeeper.connect=local`: one beside the broker, which the settings returned name."""
+    """With `zookeeper.connect=local`, start a ZooKeeper beside the broker. The returned config names it."""
     if config.zookeeper_connect != LOCAL_ZOOKEEPER:
         return config
-    # Imported here because no other broker starts processes.
-    from barnabas.node.zookeeper_member import local_zookeeper  # noqa: PLC0415
-    from barnabas.node.zookeeper_server import CannotRunZooKeeper, beside  # noqa: PLC0415
+    # Imported here: no other broker starts processes.
+    from barnabas.processes.zookeeper_member import local_zookeeper  # noqa: PLC0415
+    from barnabas.processes.zookeeper_process import CannotRunZooKeeper, beside  # noqa: PLC0415
 
     server = beside(config.log_dirs[0])
     try:
@@ -115,8 +118,8 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence
 def _told(error: Exception) -> str:
     said = str(error)
     if isinstance(error, ConnectionLoss | SessionExpired) and (not said or said.startswith("/")):
-        # All that such an error knows by itself is the node that was asked for.
-        return "the coordination store went out of reach while the broker started"
+        # The error itself names only the znode of the request.
+        return "lost the connection to the coordination store while the broker started"
     return said or repr(error)
 
 
@@ -126,19 +129,19 @@ async def _shut_down_when(stopped: asyncio.Event, broker: Broker) -> None:
 
 
 async def _stop_when_halted(broker: Broker, stopped: asyncio.Event) -> None:
-    """A broker without a log directory leads nothing and can take nothing: clients are better off without."""
+    """Stop a broker without a log directory: it can lead no partition, and clients do better without it."""
     await broker.halted.wait()
     stopped.set()
 
 
 async def _import_handlers() -> None:
-    """Those that no request has asked for yet, one at a time, so that nobody waits for them. Who is updated
-    while it runs goes on with the code that it began with."""
+    """Import the handlers that no request has used yet, one at a time, so that no request waits for them. A
+    broker that is updated on disk keeps the code that it started with."""
     try:
         for _ in APIS:
             await asyncio.sleep(IMPORT_PAUSE_S)
     except (ImportError, OSError) as error:
-        logger.warning("a handler cannot be imported; its first request tries again: %s", error)
+        logger.warning("cannot import a handler; its first request tries again: %s", error)
 
 
 def ready_line(broker: Broker) -> str:
@@ -147,14 +150,9 @@ def ready_line(broker: Broker) -> str:
     return f"barnabas ready: broker {broker.broker_id}, listeners {listeners}, data in {directories}"
 
 
-def _stop(loop: asyncio.AbstractEventLoop, signum: signal.Signals, stopped: asyncio.Event) -> None:
-    logger.info("%s: shutting down", signum.name)
-    loop.remove_signal_handler(signum)
-    stopped.set()
-
-
 def raise_open_files_limit() -> None:
-    """Each partition and each connection takes a descriptor: use all that the system allows."""
+    """Raise the soft limit of open files to the hard one: each partition and each connection takes a
+    descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):

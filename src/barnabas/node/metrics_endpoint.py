@@ -1,10 +1,11 @@
-"""The metrics over HTTP, for Prometheus to scrape: GET /metrics, and /health for a load balancer.
+"""Metrics over HTTP for Prometheus: GET /metrics, and /health for a load balancer.
 
-Their settings stand under `listener.name.metrics.`, TLS as for any other listener.
+The settings have the prefix `listener.name.metrics.`, with TLS as for any other listener.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -12,15 +13,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Final
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import Clock
-from barnabas.core.endpoints import Endpoint
-from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.limits import TURN_MS_MAX
+from barnabas.core.reporting.metrics import Metrics, prometheus_lines
 from barnabas.core.scheduler import Timers
-from barnabas.network.http_messages import HttpResponse, text_response
-from barnabas.network.http_server import HttpRequest, HttpServer, bind_http
+from barnabas.network.http.messages import HttpResponse, text_response
+from barnabas.network.http.server import HttpRequest, HttpServer, bind_http
 from barnabas.network.listener import is_loopback
 from barnabas.node.lifecycle import Lifecycle
-from barnabas.security.http_security import HttpSecurity, http_security
+from barnabas.security.http.settings import HttpSecurity, http_security
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +38,13 @@ def metrics_page(
     clock: Clock,
     timers: Timers,
 ) -> AbstractAsyncContextManager[None]:
-    """What serves the page while it is entered; INVALID_CONFIG if the settings do not protect it."""
+    """Serve the page inside this context; INVALID_CONFIG if the settings do not protect it."""
     if address is None:
         return nullcontext()
     security = http_security(
         config.values, LISTENER_NAME, address, clock, metrics, is_local=is_loopback(address.host)
     )
-    server = HttpServer(MetricsEndpoint(metrics, lifecycle).answer, security, clock, timers)
+    server = HttpServer(MetricsEndpoint(metrics, lifecycle, clock).answer, security, clock, timers)
     return _served(server, security, address)
 
 
@@ -59,18 +61,31 @@ async def _served(server: HttpServer, security: HttpSecurity, address: Endpoint)
 
 
 class MetricsEndpoint:
-    """`answer` is what the HTTP server asks."""
+    """HTTP answers for /metrics and /health."""
 
-    def __init__(self, metrics: Metrics, lifecycle: Lifecycle) -> None:
+    def __init__(self, metrics: Metrics, lifecycle: Lifecycle, clock: Clock) -> None:
         self._metrics = metrics
         self._lifecycle = lifecycle
+        self._clock = clock
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         if request.head.method not in ("GET", "HEAD"):
             return text_response(405, "only GET is served here\n")
         match request.head.path:
             case b"/metrics":
-                return text_response(200, render_prometheus(self._metrics), PROMETHEUS)
+                return text_response(200, await self._page(), PROMETHEUS)
             case b"/health":
                 return text_response(200, f"{self._lifecycle.state.name}\n")
         return text_response(404, "there are /metrics and /health here\n")
+
+    async def _page(self) -> str:
+        """Render the page in turns: the metrics of ten thousand topics take a second."""
+        lines: list[str] = []
+        monotonic_ms = self._clock.monotonic_ms
+        turn_ends_ms = monotonic_ms() + TURN_MS_MAX
+        for line in prometheus_lines(self._metrics):
+            lines.append(line)
+            if monotonic_ms() > turn_ends_ms:
+                await asyncio.sleep(0)
+                turn_ends_ms = monotonic_ms() + TURN_MS_MAX
+        return "".join(lines)

@@ -1,26 +1,23 @@
-"""Time, tasks and threads for real: the loop's timers, a small thread pool, and the purgatory's driver.
+"""Timers on the event loop, and the driver of the purgatory's timer.
 
-These are the interfaces of `core.scheduler` and `core.waiting` on asyncio. Everything that the broker
-schedules or sends to the background comes back onto the loop's thread, so nothing needs a lock.
+This is `core.scheduler` on asyncio; threads are in `background_threads`. Scheduled and background work
+returns to the thread of the loop, so no state needs a lock.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Protocol
 
 from barnabas.core.clock import Clock
+from barnabas.core.reporting.error_isolation import sweeping
 from barnabas.core.scheduler import Background, Cancellable
-from barnabas.core.sweeping import sweeping
 from barnabas.purgatory.timer import Timer
-
-T = TypeVar("T")
 
 
 class _Repeating:
-    """A task that puts itself back onto the loop after each run."""
+    """A task that schedules its next run after each run."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, period_s: float, task: Callable[[], None]) -> None:
         self._loop = loop
@@ -71,28 +68,6 @@ def _guarded(task: Callable[[], None]) -> None:
         task()
 
 
-class LoopTask:
-    """`core.waiting.Task` on the event loop."""
-
-    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
-        self._task = asyncio.get_running_loop().create_task(work)
-
-    async def stop(self) -> None:
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-
-
-class LoopRunner:
-    """`core.waiting.Runner` on the event loop. Whoever starts a task keeps it, and stops it."""
-
-    def future(self) -> asyncio.Future[Any]:
-        return asyncio.get_running_loop().create_future()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> LoopTask:
-        return LoopTask(work)
-
-
 class Workers(Background, Protocol):
     """A background that its owner resizes and closes."""
 
@@ -101,55 +76,6 @@ class Workers(Background, Protocol):
 
 
 MakeWorkers = Callable[[asyncio.AbstractEventLoop, int], Workers]
-
-
-class ThreadBackground:
-    """`Workers` on a thread pool. System calls in it release the GIL."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
-        self._loop = loop
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="background")
-        self._former: list[ThreadPoolExecutor] = []
-
-    @property
-    def threads(self) -> int:
-        return self._threads
-
-    def resize(self, threads: int) -> None:
-        """Have so many threads from now on; what was submitted before is done by those that there were."""
-        if threads == self._threads:
-            return
-        self._threads = threads
-        former, self._pool = self._pool, ThreadPoolExecutor(threads, thread_name_prefix="background")
-        former.shutdown(wait=False)
-        self._former.append(former)
-
-    def submit(
-        self,
-        work: Callable[[], T],
-        then: Callable[[T], None],
-        failed: Callable[[BaseException], None],
-    ) -> None:
-        def done(future: Future[T]) -> None:
-            if self._loop.is_closed():
-                return
-            self._loop.call_soon_threadsafe(deliver, future)
-
-        def deliver(future: Future[T]) -> None:
-            error = future.exception()
-            if error is not None:
-                failed(error)
-            else:
-                then(future.result())
-
-        self._pool.submit(work).add_done_callback(done)
-
-    async def close(self) -> None:
-        """Let what was begun finish, and bring its outcome back, before the loop ends."""
-        for pool in (*self._former, self._pool):
-            await self._loop.run_in_executor(None, pool.shutdown)
-        await asyncio.sleep(0)
 
 
 class TimerDriver:
@@ -175,10 +101,9 @@ class TimerDriver:
         self._handle = None
         with sweeping("the timer"):
             self._timer.advance()
-        if self._handle is None:
-            due_ms = self._timer.next_expiry_ms()
-            if due_ms is not None:
-                self._wake_at(due_ms)
+        due_ms = self._timer.next_expiry_ms()
+        if due_ms is not None:
+            self._wake_at(due_ms)
 
     def close(self) -> None:
         self._is_closed = True

@@ -1,5 +1,5 @@
-"""Who somebody is, and what they may do: principals, authentication and authorization.
+"""Principals, authentication (TLS, SASL) and authorization (ACLs).
 
-Nothing here knows a socket. The network and the clients carry the bytes of an authentication,
-handlers ask whether a principal may do what a request wants.
+No code here knows a socket. The network and the clients carry the bytes of an authentication, and handlers
+ask the authorizer.
 """

@@ -1,1 +1,1 @@
-"""For tests: a real broker inside the test's own process, and disks that fail on purpose."""
+"""Testing tools for users: a real broker inside the test process, and pytest fixtures."""

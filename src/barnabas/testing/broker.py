@@ -1,11 +1,10 @@
-"""A real broker on a thread of the test's own process.
+"""A real broker on a thread of the test process.
 
     with run_broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-It listens on a free port of the loopback interface, keeps its data in a directory that goes
-away with it (unless one is given), and is up in a few tens of milliseconds. Everything is
-real: the sockets, the protocol, the files.
+It listens on a free port of the loopback interface, and starts in a few tens of milliseconds. Its data
+directory is temporary, unless the test gives one. Everything is real: the sockets, the protocol, the files.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.metrics import render_prometheus
+from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.node.broker import Broker
 from barnabas.node.main import loop_factory
 
 
 class RunningBroker:
-    """What a test sees of its broker."""
+    """Handle of a test on its broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -35,7 +34,7 @@ class RunningBroker:
         return ",".join(str(each.endpoint) for each in self._broker.bound_listeners)
 
     def metrics_text(self) -> str:
-        """What the metrics page shows, in the Prometheus format."""
+        """Content of the metrics page, in the Prometheus format."""
         return render_prometheus(self._broker.metrics)
 
     @property
@@ -47,12 +46,12 @@ class RunningBroker:
 def run_broker(
     settings: Mapping[str, str] | None = None, *, data_dir: Path | None = None
 ) -> Iterator[RunningBroker]:
-    """A broker for the time of the context; `settings` are Kafka's keys."""
+    """Run a broker during the context; `settings` are Kafka's keys."""
     with tempfile.TemporaryDirectory(prefix="barnabas-") as scratch:
         properties = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(data_dir or scratch),
-            # In production a new group waits for more members; in a test nobody else comes.
+            # In production a new group waits for more members; a test has none.
             "group.initial.rebalance.delay.ms": "0",
             **(settings or {}),
         }
@@ -95,7 +94,7 @@ class _BrokerThread(threading.Thread):
         broker = Broker(self._config)
         try:
             await broker.startup()
-        except BaseException as error:  # noqa: BLE001 - the test gets it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - raised in the test
             self.failure = error
             await broker.shutdown()
             return

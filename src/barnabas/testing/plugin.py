@@ -1,10 +1,9 @@
-"""pytest fixtures, found by pytest once Barnabas is installed: no import, no conftest needed.
+"""pytest fixtures that pytest finds once Barnabas is installed: no import, no conftest needed.
 
 def test_orders(barnabas_bootstrap):
     producer = Producer({"bootstrap.servers": barnabas_bootstrap})
 
-pytest loads this module in every project that has Barnabas installed, so the broker itself is
-imported only by those who ask for it.
+pytest loads this module in every project that has Barnabas installed, so only the fixture imports the broker.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def barnabas_broker() -> Iterator[RunningBroker]:
-    """One broker for the whole test session; topics are created when first used."""
-    from barnabas.testing.broker import run_broker  # noqa: PLC0415 - only those who ask pay for it
+    """One broker for the whole test session; topics are created at first use."""
+    from barnabas.testing.broker import run_broker  # noqa: PLC0415 - only users of the fixture pay for it
 
     with run_broker() as broker:
         yield broker

@@ -1,1 +1,1 @@
-"""Who may do what on which resource: rules, and the authorizer that goes by them. No I/O."""
+"""Access control lists: rules on resources, and the authorizer that decides by them. No I/O."""

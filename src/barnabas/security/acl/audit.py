@@ -1,8 +1,8 @@
-"""One line for each decision, on a logger of its own: who, from where, what, on what, and which rule.
+"""Audit log of authorization decisions: principal, host, operation, resource and rule of each.
 
-A line is a JSON object, so that no name, which a client may have chosen, can end it or forge a field; a long
-name is cut. Denials are logged at INFO, permissions at DEBUG. Nothing is formatted unless the level is on,
-and a second has so many lines of each kind: the first line after some were left out says how many.
+A line is a JSON object, so that no client-chosen name can end it or forge a field; a long name is cut.
+Denials are logged at INFO, permissions at DEBUG. Nothing is formatted unless the level is on. The lines per
+second of each kind are bounded: the next line shows how many were left out.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 
-from barnabas.config.loggers import AUDIT
+from barnabas.config.dynamic.loggers import AUDIT
 from barnabas.core.clock import Clock
 from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX
-from barnabas.core.log_text import cut
+from barnabas.core.reporting.log_text import cut
 from barnabas.security.acl.rules import Decision
 from barnabas.security.acl.vocabulary import Operation, ResourceType
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 
 class Audit:
@@ -44,7 +44,7 @@ class Audit:
     def note_http(
         self, principal: KafkaPrincipal, host: str, method: str, path: str, because: str, *, is_allowed: bool
     ) -> None:
-        """Of who asked for a path over HTTP; `because` says how somebody is known, or why not."""
+        """Log a request for a path over HTTP; `because` gives the means or the failure of authentication."""
         if self._shows(is_allowed):
             self._write(is_allowed, principal, host, method, "HTTP", path, because)
 
@@ -84,7 +84,7 @@ def _level(is_allowed: bool) -> int:
 
 
 class _Window:
-    """How many lines there were in this second."""
+    """Number of lines in the current second."""
 
     __slots__ = ("left_out", "lines", "since_ms")
 
@@ -94,7 +94,7 @@ class _Window:
         self.left_out = 0
 
     def enter(self, now_ms: float, lines_max: int) -> int | None:
-        """How many lines were left out before this one; None if this one is left out too."""
+        """Number of lines left out before this one; None if this one is left out too."""
         if now_ms - self.since_ms >= 1_000:
             self.since_ms, self.lines = now_ms, 0
         if self.lines >= lines_max:

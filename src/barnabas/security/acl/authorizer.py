@@ -1,8 +1,8 @@
-"""What handlers ask: may this principal, from this host, do this with that resource?
+"""Authorizer: may this principal, from this host, do this operation on that resource?
 
-A decision is remembered under all that it depends on, so a request like an earlier one costs a look-up,
-however many rules there are. Any change of the rules forgets all decisions. What clients can name has no
-end, so at a bound everything is forgotten too, and names that are too long are decided upon each time.
+Decisions are cached under all their inputs, so a repeated request costs one lookup with any number of rules.
+A change of the rules clears the cache. Client-chosen names are unbounded, so the cache is also cleared at a
+limit, and decisions on too long names are not cached.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.bindings import AccessRule, AclBinding, AclFilter, ResourcePattern
 from barnabas.security.acl.rules import AclRules, Decision
 from barnabas.security.acl.vocabulary import OPERATIONS, Operation, ResourceType
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 DECISIONS_REMEMBERED_MAX: Final = 65_536
 
@@ -26,7 +26,7 @@ SUPER_USER: Final = Decision(True, "a super user")
 class Authorizer(Protocol):
     @property
     def allows_everything(self) -> bool:
-        """Nobody need be asked about one element after the other."""
+        """Whether every operation is allowed, so that handlers need not check elements one by one."""
         ...
 
     def allows(
@@ -39,18 +39,18 @@ class Authorizer(Protocol):
         *,
         audited: bool = True,
     ) -> bool:
-        """`audited` is False where a denial is no event: what is filtered out of a list was not asked for."""
+        """`audited` is False for an element that a list leaves out: that denial is no event."""
         ...
 
     def allows_anywhere(
         self, principal: KafkaPrincipal, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether there can be a resource of the type with which it is allowed."""
+        """Whether a resource of the type can exist on which the operation is allowed."""
         ...
 
 
 class AllowAll:
-    """No authorizer is configured: everybody may do everything."""
+    """Authorizer of a broker without a configured one: every operation is allowed."""
 
     allows_everything = True
 
@@ -132,11 +132,11 @@ class AclAuthorizer:
         return self._rules.find(wanted)
 
     def patterns(self) -> list[ResourcePattern]:
-        """All for which there are rules."""
+        """All patterns with rules."""
         return self._rules.patterns()
 
     def replace(self, pattern: ResourcePattern, rules: frozenset[AccessRule]) -> None:
-        """These are now the rules of the pattern; none forgets the pattern."""
+        """Replace the rules of the pattern; an empty set removes the pattern."""
         if self._rules.replace(pattern, rules):
             self._decisions = {}
 
@@ -181,7 +181,7 @@ class AclAuthorizer:
 def authorized_operations(
     authorizer: Authorizer, principal: KafkaPrincipal, host: str, resource_type: ResourceType, name: str
 ) -> int:
-    """Of the operations that make sense for the resource those that are allowed: bit n is operation n."""
+    """Allowed operations among those of the resource type, as bits: bit n is operation n."""
     return sum(
         1 << operation
         for operation in OPERATIONS[resource_type]
@@ -190,5 +190,5 @@ def authorized_operations(
 
 
 def parse_super_users(text: str) -> frozenset[KafkaPrincipal]:
-    """`User:alice;User:CN=b,O=c`: a name in a certificate has commas."""
+    """`User:alice;User:CN=b,O=c`: a certificate's name contains commas, so semicolons separate."""
     return frozenset(KafkaPrincipal.parse(each.strip()) for each in text.split(";") if each.strip())

@@ -1,4 +1,4 @@
-"""A rule and the resources it is for, and filters that find rules."""
+"""ACL bindings: a rule with its resource pattern, and filters that find rules."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from barnabas.security.acl.vocabulary import (
     Permission,
     ResourceType,
 )
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 
 class ResourcePattern(NamedTuple):
-    """Resources by name. `*` as a literal name stands for all of the type."""
+    """Resources by name. `*` as a literal name covers all resources of the type."""
 
     resource_type: ResourceType
     name: str
     pattern_type: PatternType = PatternType.LITERAL
 
     def covers(self, name: str) -> bool:
-        """Whether a resource of the type that is called `name` falls under it."""
+        """Whether the pattern covers a resource of its type with this name."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
@@ -51,7 +51,7 @@ class AclBinding(NamedTuple):
         return f"{self.rule} on {self.pattern}"
 
     def check(self) -> None:
-        """Raise INVALID_REQUEST unless it can be stored and can ever take effect."""
+        """Raise INVALID_REQUEST unless the binding can be stored and can take effect."""
         (resource_type, name, pattern_type), (principal, host, operation, permission) = self
         if not (
             resource_type.is_definite
@@ -59,7 +59,7 @@ class AclBinding(NamedTuple):
             and operation.is_definite
             and permission.is_definite
         ):
-            raise InvalidRequest("the rule has elements that are not known or stand in filters only")
+            raise InvalidRequest("the rule has elements that are unknown or valid in filters only")
         if resource_type is ResourceType.CLUSTER and name != CLUSTER_NAME:
             raise InvalidRequest(f"the only valid name for the CLUSTER resource is {CLUSTER_NAME}")
         if not name or "/" in name or "\0" in name or name in (".", ".."):
@@ -70,7 +70,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """What is None or ANY does not matter. MATCH finds each pattern that covers the name."""
+    """None and ANY match everything. MATCH finds each pattern that covers the name."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None

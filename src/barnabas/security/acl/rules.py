@@ -1,8 +1,7 @@
-"""All rules, arranged so that a decision looks only at those of the patterns that cover a resource.
+"""ACL rules, indexed so that a decision reads only the patterns that cover a resource.
 
-A literal pattern is found by its name. Of prefixed ones only as many are tried as there are lengths of
-prefixes. Under each pattern rules stand by principal, so ten thousand of them on one resource are no list
-to go through either.
+A literal pattern is found by its name. For prefixed ones the lookup tries one prefix per existing length.
+Under each pattern the rules are indexed by principal, so ten thousand rules on one resource need no scan.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.core.addresses import canonical_host, without_zone
+from barnabas.core.addressing.addresses import canonical_host, without_zone
 from barnabas.security.acl.bindings import AccessRule, AclBinding, AclFilter, ResourcePattern
 from barnabas.security.acl.vocabulary import (
     EVERYONE,
@@ -23,13 +22,13 @@ from barnabas.security.acl.vocabulary import (
 )
 
 ByPrincipal = Mapping[str, tuple[tuple[str, AccessRule], ...]]
-"""Each rule with the canonical form of its host."""
+"""Rules with the canonical form of their hosts."""
 
 
 class Decision(NamedTuple):
     is_allowed: bool
     because: AclBinding | str
-    """The rule that decided, or why there was none."""
+    """The rule that decided, or the reason if no rule did."""
 
 
 NO_RULE = "no rule allows it"
@@ -37,13 +36,13 @@ NO_RULE_AT_ALL = "no rule names the resource"
 
 
 class AclRules:
-    """Kept by pattern; `replace` is the only writer."""
+    """Rules by pattern; `replace` is the only writer."""
 
     def __init__(self) -> None:
         self._rules: dict[ResourcePattern, frozenset[AccessRule]] = {}
         self._by_principal: dict[ResourcePattern, ByPrincipal] = {}
         self._prefixes: dict[ResourceType, dict[int, int]] = {}
-        """How many prefixes there are of each length."""
+        """Number of prefixes of each length."""
         self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = {}
 
     def of(self, pattern: ResourcePattern) -> frozenset[AccessRule]:
@@ -53,7 +52,7 @@ class AclRules:
         return list(self._rules)
 
     def replace(self, pattern: ResourcePattern, rules: frozenset[AccessRule]) -> bool:
-        """These are now the rules of the pattern; False if they were before."""
+        """Replace the rules of the pattern; False if they are unchanged."""
         before = self.of(pattern)
         if before == rules:
             return False
@@ -91,7 +90,7 @@ class AclRules:
         *,
         is_open_without_rules: bool,
     ) -> Decision:
-        """A DENY that matches wins, then an ALLOW, then the default. Only an ALLOW implies others."""
+        """A matching DENY wins, then an ALLOW, then the default. Only an ALLOW implies other operations."""
         allowed: Decision | None = None
         is_named = False
         grants = granting(operation)
@@ -118,7 +117,7 @@ class AclRules:
         *,
         is_open_without_rules: bool,
     ) -> Decision:
-        """Whether there can be a resource of the type on which it is allowed (KIP-679).
+        """Whether a resource of the type can exist on which the operation is allowed (KIP-679).
 
         No operation implies another here, as in Apache Kafka.
         """
@@ -160,7 +159,7 @@ class AclRules:
                 yield prefixed
 
     def _rules_for(self, pattern: ResourcePattern, principal: str, host: str) -> Iterator[AccessRule]:
-        """`host` is in its canonical form. A rule for an address without a zone is for it on every link."""
+        """`host` is canonical. A rule for an address without a zone covers that address on every link."""
         rules = self._by_principal[pattern]
         covered = (host, WILDCARD, without_zone(host))
         for who in (principal, EVERYONE):
@@ -177,7 +176,7 @@ def _by_principal(rules: Iterable[AccessRule]) -> ByPrincipal:
 
 
 def _is_denied(allowed: ResourcePattern, denied: set[tuple[PatternType, str]]) -> bool:
-    """Whether every resource under `allowed` falls under one of the patterns that are denied."""
+    """Whether the denied patterns cover every resource under `allowed`."""
     name = allowed.name
     if allowed.pattern_type is PatternType.LITERAL and (PatternType.LITERAL, name) in denied:
         return True

@@ -1,6 +1,6 @@
-"""Kafka's words for access control, by their numbers on the wire.
+"""Kafka's enums of access control, by their numbers on the wire.
 
-Each has a second spelling, in which znodes and the tools write it: `TransactionalId`, `DescribeConfigs`.
+Each word has a second spelling, which znodes and the tools use: `TransactionalId`, `DescribeConfigs`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.core.errors import (
 
 
 class Word(IntEnum):
-    """UNKNOWN and ANY are in all of them: the one is never valid, the other only in a filter."""
+    """All words have UNKNOWN and ANY: UNKNOWN is never valid, ANY only in a filter."""
 
     @property
     def shown_as(self) -> str:
@@ -29,7 +29,7 @@ class Word(IntEnum):
 
     @property
     def is_definite(self) -> bool:
-        """Whether it can stand in a rule; ANY and what is not known can not."""
+        """Whether the word is valid in a rule; ANY and UNKNOWN are not."""
         return self > 1
 
 
@@ -45,7 +45,7 @@ class ResourceType(Word):
 
 
 class PatternType(Word):
-    """MATCH is for filters: every pattern that a resource of that name falls under."""
+    """MATCH is for filters: it finds every pattern that covers a resource of that name."""
 
     UNKNOWN = 0
     ANY = 1
@@ -121,7 +121,7 @@ OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""What makes sense for a resource."""
+"""Operations that apply to each resource type."""
 
 DENIED: Final[dict[ResourceType, type[KafkaError]]] = {
     ResourceType.TOPIC: TopicAuthorizationFailed,
@@ -131,11 +131,11 @@ DENIED: Final[dict[ResourceType, type[KafkaError]]] = {
     ResourceType.DELEGATION_TOKEN: DelegationTokenAuthorizationFailed,
     ResourceType.USER: DelegationTokenAuthorizationFailed,
 }
-"""What somebody hears who may not do something with a resource of a type."""
+"""Error of a denied operation, by resource type."""
 
 
 def granting(operation: Operation) -> frozenset[Operation]:
-    """The operations of an ALLOW rule that permit this one: itself, ALL, and those that imply it."""
+    """Operations whose ALLOW rule permits this one: itself, ALL, and those that imply it."""
     return _GRANTING[operation]
 
 
@@ -157,7 +157,7 @@ _GRANTING = {each: frozenset({each, Operation.ALL}) for each in Operation} | {
 
 
 def from_code(words: type[W], code: int) -> W:
-    """The word with this number; what is not known here is UNKNOWN."""
+    """The word with this number; UNKNOWN for an unknown number."""
     try:
         return words(code)
     except ValueError:
@@ -165,7 +165,7 @@ def from_code(words: type[W], code: int) -> W:
 
 
 def from_text(words: type[W], text: str) -> W:
-    """In either spelling, in any case: `describe_configs`, `DescribeConfigs`."""
+    """The word in either spelling and any case: `describe_configs`, `DescribeConfigs`."""
     wanted = text.replace("_", "").replace("-", "").lower()
     for word in words:
         if word.name.replace("_", "").lower() == wanted:

@@ -1,1 +1,1 @@
-"""What the broker keeps to check what clients show: SCRAM credentials and delegation tokens."""
+"""Stored credentials that verify clients: SCRAM credentials and delegation tokens."""

@@ -1,13 +1,14 @@
-"""Credentials for users that there are not, which look like those of the users that there are.
+"""Decoy SCRAM credentials for unknown users, which look like those of known users.
 
-Whoever begins to log in by SCRAM is shown a salt and a number of iterations, before having proved anything.
-A known user has the same ones for good and on all brokers; so must everybody else, or who asks twice could
-tell them apart. So a salt is made of the name and of a secret that is the cluster's, not a process's.
+A SCRAM login shows a salt and a number of iterations before the client has proved anything. A known user
+always has the same ones, on all brokers. An unknown user must too: otherwise a client that asks twice could
+tell them apart. So a decoy salt is derived from the name and a secret of the cluster, not of one process.
 
-Nor may the *shape* tell. The tools that make credentials differ: Kafka's salts are numbers of 130 bits in
-letters and digits, librdkafka's have 64 bytes, ours 24, and iterations are the administrator's choice. A
-decoy has a shape that a known user has, drawn by the name, each as often as users have it. A shape that
-comes, goes or becomes more frequent moves as few names as can be (weighted rendezvous hashing).
+The *shape* must reveal nothing either. The tools that make credentials differ: Kafka's salts are numbers of
+130 bits in letters and digits, librdkafka's have 64 bytes, Barnabas's have 24, and the administrator chooses
+the iterations. A decoy has the shape of a known user, drawn by the name, each shape as often as users have
+it. When a shape appears, disappears or becomes more frequent, as few names as possible change theirs
+(weighted rendezvous hashing).
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from barnabas.security.credentials.scram_credential import (
     ScramCredential,
     ScramMechanism,
 )
-from barnabas.security.principal import ANONYMOUS
+from barnabas.security.identity.principal import ANONYMOUS
 
 SHAPES_MAX: Final = 16
-"""Of which one is drawn, the most frequent: a draw costs as many digests."""
+"""Number of shapes to draw from, the most frequent ones: a draw costs as many digests."""
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _KAFKAS_SALT_BITS: Final = 130
@@ -35,11 +36,11 @@ _KAFKAS_LENGTHS: Final = range(23, 27)
 
 
 class Shape(NamedTuple):
-    """What a stranger sees of a credential, but for the salt itself."""
+    """Visible properties of a credential, without the salt itself."""
 
     iterations: int = ITERATIONS_MIN
     salt_bytes: int | None = SALT_BYTES
-    """None for one that Kafka's tools have made."""
+    """None for a credential of Kafka's tools."""
 
     @classmethod
     def of(cls, credential: ScramCredential) -> Shape:
@@ -49,7 +50,7 @@ class Shape(NamedTuple):
 
 
 class Decoys:
-    """For one kind of credentials; `add` and `remove` say what the known ones look like."""
+    """Decoys for one kind of credentials; `add` and `remove` track the shapes of the known ones."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -65,7 +66,7 @@ class Decoys:
             del shapes[shape]
 
     def of(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
-        """Its keys are such that nothing proves them."""
+        """A credential whose keys no password proves."""
         shape = self._drawn(mechanism, name)
         salt = decoy_salt(mechanism, self._secret, name, shape)
         stored_key, server_key = os.urandom(mechanism.size), os.urandom(mechanism.size)
@@ -83,13 +84,13 @@ class Decoys:
         return shape
 
     def _chance(self, mechanism: ScramMechanism, name: str, shape: Shape) -> float:
-        """Above 0, up to 1: always the same for a name and a shape."""
+        """A number above 0, up to 1, that is always the same for a name and a shape."""
         digest = mechanism.hmac(self._secret, f"{shape.iterations},{shape.salt_bytes},{name}".encode())
         return (int.from_bytes(digest[:6]) + 1) / (1 << 48)
 
 
 def decoy_salt(mechanism: ScramMechanism, secret: bytes, name: str, shape: Shape | None = None) -> bytes:
-    """Always the same for a name, and for who does not know the secret as good as any."""
+    """A salt that is always the same for a name, and looks random without the secret."""
     wanted = SALT_BYTES if shape is None else shape.salt_bytes
     if wanted is None:
         number = int.from_bytes(mechanism.hmac(secret, name.encode())) % (1 << _KAFKAS_SALT_BITS)
@@ -101,7 +102,7 @@ def decoy_salt(mechanism: ScramMechanism, secret: bytes, name: str, shape: Shape
 
 
 def _in_digits(number: int) -> bytes:
-    """As Java writes a number in the base of 36."""
+    """The number in base 36, as Java writes it."""
     text = ""
     while number:
         number, digit = divmod(number, len(_DIGITS))

@@ -1,11 +1,11 @@
-"""SCRAM credentials (RFC 5802): what proves a password without being one.
+"""SCRAM credentials (RFC 5802), which verify a password without containing it.
 
 Kafka keeps them among the settings of a user, under the mechanism's name, as
-`salt=…,stored_key=…,server_key=…,iterations=…`. Passwords are taken as they are, in UTF-8: neither
-Kafka nor its clients prepare them (SASLprep), and one that did would not match.
+`salt=…,stored_key=…,server_key=…,iterations=…`. Passwords are used unchanged, in UTF-8: neither Kafka nor its
+clients prepare them (SASLprep), and a prepared one would not match.
 
-Who has a credential cannot log in with it, but can pose as the broker and can guess passwords; so it
-is shown nowhere.
+A stolen credential does not allow a login, but it allows to pose as the broker and to guess passwords. So no
+output shows it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
@@ -33,7 +33,7 @@ class ScramMechanism(Enum):
     def __init__(self, mechanism_name: str, number: int, digest: str, size: int) -> None:
         self.mechanism_name = mechanism_name
         self.number = number
-        """In Kafka's protocol."""
+        """Number of the mechanism in Kafka's protocol."""
         self.digest = digest
         self.size = size
 
@@ -52,7 +52,7 @@ class ScramMechanism(Enum):
         return hashlib.new(self.digest, text).digest()
 
     def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
-        """Takes milliseconds, by design: never on the loop."""
+        """Derive the salted password. This takes milliseconds by design: never on the loop."""
         return hashlib.pbkdf2_hmac(self.digest, password.encode(), salt, iterations)
 
 
@@ -78,20 +78,24 @@ class ScramCredential:
         iterations: int = ITERATIONS_MIN,
         salt: bytes | None = None,
     ) -> ScramCredential:
-        """From the password itself; takes milliseconds."""
+        """Derive a credential from the password; takes milliseconds."""
         salt = os.urandom(SALT_BYTES) if salt is None else salt
         salted = mechanism.salted_password(password, salt, iterations)
         return cls.of_salted_password(mechanism, salted, salt, iterations)
 
     def encode(self) -> str:
-        return (
+        """The stored text; ValueError if no mechanism could read it."""
+        text = (
             f"salt={_base64(self.salt)},stored_key={_base64(self.stored_key)},"
             f"server_key={_base64(self.server_key)},iterations={self.iterations}"
         )
+        mechanisms = [each for each in ScramMechanism if each.size == len(self.stored_key)]
+        self.decode(mechanisms[0] if mechanisms else ScramMechanism.SHA_256, text)
+        return text
 
     @classmethod
     def decode(cls, mechanism: ScramMechanism, text: str) -> ScramCredential:
-        """ValueError, without the text, if that is not a credential of this mechanism."""
+        """Parse the stored text; ValueError, without the text, if it is no credential of this mechanism."""
         fields = dict(part.partition("=")[::2] for part in text.split(","))
         try:
             salt, stored_key, server_key = (
@@ -108,7 +112,7 @@ class ScramCredential:
 
 
 class KnownCredential(NamedTuple):
-    """A credential, who has shown it whoever proves it, and until when."""
+    """A credential, the principal of a client that proves it, and its expiry."""
 
     credential: ScramCredential
     principal: KafkaPrincipal

@@ -1,4 +1,4 @@
-"""The SCRAM credentials of all users, as they are among the users' settings in the store."""
+"""SCRAM credentials of all users, from the users' settings in the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.security.credentials.scram_credential import (
     ScramCredential,
     ScramMechanism,
 )
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class UserCredentials:
         return not self._known
 
     def put(self, name: str, settings: Mapping[str, str]) -> None:
-        """What is set for a user now. A credential that cannot be read is none."""
+        """Replace the settings of a user. An unreadable credential counts as none."""
         for mechanism in ScramMechanism:
             before = self._known.pop((mechanism, name), None)
             if before is not None:
@@ -38,7 +38,7 @@ class UserCredentials:
                 credential = ScramCredential.decode(mechanism, text)
             except ValueError as error:
                 logger.warning(
-                    "user %s cannot log in by %s: the credential in the store is not usable, %s",
+                    "user %s cannot log in by %s: its credential is unusable, %s; set the password again",
                     name,
                     mechanism.mechanism_name,
                     error,
@@ -48,9 +48,10 @@ class UserCredentials:
                 self._decoys.add(mechanism, credential)
 
     def find(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
-        """A decoy for who has none."""
-        return self._known.get((mechanism, name)) or self._decoys.of(mechanism, name)
+        """The credential, or a decoy. A decoy is made for every name, so that the time reveals nothing."""
+        decoy = self._decoys.of(mechanism, name)
+        return self._known.get((mechanism, name)) or decoy
 
-    def nobody(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
-        """As if nobody had one."""
+    def decoy(self, mechanism: ScramMechanism, name: str) -> KnownCredential:
+        """A decoy, for every name."""
         return self._decoys.of(mechanism, name)

@@ -1,1 +1,1 @@
-"""SASL: how somebody proves who they are. Both sides of the mechanisms, without I/O."""
+"""SASL authentication: both sides of the mechanisms, without I/O."""

@@ -1,9 +1,9 @@
-"""Signed tokens (JWT) that an issuer gives to users, checked against the issuer's public keys (JWKS).
+"""Bearer tokens (JWT), verified with the issuer's public keys (JWKS).
 
-A token is believed if a key of the set signed it, and for nothing that it says of itself: which
-algorithms there may be is decided by the kind of the key, a key or an address of one in the token's
-header is not looked at, and there is no unsigned token. Symmetric keys are left out of the set: who
-could check such a token could also make one.
+A token is valid only if a key of the set has signed it; its own claims decide nothing about that. The kind of
+the key decides the algorithms. A key, or the address of one, in the token's header is ignored, and there are
+no unsigned tokens. Symmetric keys are left out of the set: a party that can verify such a token could also
+make one.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class PublicKey(NamedTuple):
 
 
 class PublicKeys(NamedTuple):
-    """The keys of an issuer that can verify a signature."""
+    """Keys of an issuer that can verify a signature."""
 
     keys: tuple[PublicKey, ...]
 
     @classmethod
     def parse(cls, text: bytes | str) -> PublicKeys:
-        """INVALID_CONFIG if not one usable key is in it."""
+        """Parse a key set; INVALID_CONFIG if it has no usable key."""
         try:
             found = json.loads(text)["keys"]
             if not isinstance(found, list) or len(found) > KEYS_MAX:
@@ -58,7 +58,8 @@ class PublicKeys(NamedTuple):
         return cls(keys)
 
     def find(self, key_id: object, algorithm: object) -> PublicKey | None:
-        """Without an id, the one key that suits; one of several would be a guess."""
+        """The key with this id. Without an id, the only key that fits; a choice among several would be a
+        guess."""
         suited = [key for key in self.keys if algorithm in key.algorithms]
         if key_id is not None:
             suited = [key for key in suited if key.key_id == key_id]
@@ -66,7 +67,7 @@ class PublicKeys(NamedTuple):
 
 
 def _public_key(fields: Any) -> PublicKey | None:
-    """None for what is no public key for signatures, or of a kind that is not known."""
+    """None for a key of another purpose or of an unknown kind."""
     if not isinstance(fields, dict) or fields.get("kty") not in ("RSA", "EC", "OKP"):
         return None
     if fields.get("use", "sig") != "sig" or "verify" not in fields.get("key_ops", ["verify"]):
@@ -90,7 +91,7 @@ class BearerToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say besides being signed."""
+    """Demands on a token's claims."""
 
     issuer: str | None = None
     audiences: Collection[str] = ()
@@ -100,7 +101,7 @@ class TokenRules:
 
 
 def verify(token: str, keys: PublicKeys, rules: TokenRules, now_ms: int) -> BearerToken:
-    """Whose token it is and until when; AuthenticationRefused otherwise."""
+    """User and expiry of a valid token; AuthenticationRefused otherwise."""
     claims = _verified_claims(token, keys)
     expires_ms = _moment(claims, "exp")
     if expires_ms is None:
@@ -123,7 +124,7 @@ def verify(token: str, keys: PublicKeys, rules: TokenRules, now_ms: int) -> Bear
     scope = claims.get(rules.scope_claim, "")
     if not isinstance(scope, str | list):
         raise _refused()
-    # Its end is over only by the clocks' difference: then it is of use for as long as it is believed.
+    # Expired, but within the difference of the clocks: valid until the end of that difference.
     return BearerToken(subject, expires_ms if expires_ms > now_ms else expires_ms + rules.clock_skew_ms)
 
 
@@ -145,7 +146,7 @@ def _verified_claims(token: str, keys: PublicKeys) -> dict[str, Any]:
 
 
 def _moment(claims: dict[str, Any], name: str) -> int | None:
-    """In milliseconds; None if the claim is missing."""
+    """The time of a claim in milliseconds; None if it is missing."""
     value = claims.get(name)
     if value is None:
         return None

@@ -1,10 +1,10 @@
-"""The client's side of SASL: PLAIN, SCRAM and OAUTHBEARER, without I/O. GSSAPI is `client.kerberos`.
+"""Client side of SASL: PLAIN, SCRAM and OAUTHBEARER, without I/O. GSSAPI is `client.security.kerberos`.
 
-An authentication is a generator: it yields what is to be sent and is given the broker's answer. It ends
-when the broker has proved what the mechanism lets it prove, and raises SASL_AUTHENTICATION_FAILED when that
-proof is wrong: a client that takes any answer for a yes can be read by whoever took the broker's place.
+An authentication is a generator: it yields messages to send and receives the broker's answers. It ends when
+the broker has proved what the mechanism lets it prove. A wrong proof raises SASL_AUTHENTICATION_FAILED: a
+client that accepts any answer could be read by an impostor of the broker.
 
-A step may derive a key, which takes milliseconds: it belongs on no event loop.
+A step may derive a key, which takes milliseconds: not on an event loop.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SCRAM_DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = (PLAIN, *SCRAM_DIGESTS, OAUTHBEARER, GSSAPI)
 
 ITERATIONS_MIN: Final = 4_096
-"""RFC 5802: a broker that asks for fewer wants the password to be guessed."""
+"""RFC 5802: fewer iterations would make the password easy to guess."""
 ITERATIONS_MAX: Final = 1_000_000
-"""A broker that asks for more wants this process to be busy."""
+"""More iterations would keep this process busy."""
 
 _FIRST: Final = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<rounds>\d{1,9})(?:,.*)?"
@@ -43,15 +43,15 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to authenticate, as often as it takes."""
+    """Maker of authentications, one per connection."""
 
     mechanism: str
     begin: Callable[[str], Exchange] = field(repr=False)
-    """With the broker at that host."""
+    """Authentication with the broker at that host."""
 
 
 def plain(user: str, password: str) -> Exchange:
-    """RFC 4616. As nobody but oneself: there is no authorization id."""
+    """RFC 4616, without an authorization id: the user acts as itself."""
     _check_text(user, "user name")
     _check_text(password, "password")
     yield f"\0{user}\0{password}".encode()
@@ -60,8 +60,8 @@ def plain(user: str, password: str) -> Exchange:
 def scram(
     mechanism: str, user: str, password: str, *, extensions: Mapping[str, str] | None = None, nonce: str = ""
 ) -> Exchange:
-    """RFC 5802 and 7677, without channel binding, as in Kafka. `tokenauth` among the extensions says that the
-    user is a delegation token's id."""
+    """RFC 5802 and 7677, without channel binding, as in Kafka. The extension `tokenauth` marks the user as
+    the id of a delegation token."""
     digest = SCRAM_DIGESTS[mechanism]
     nonce = nonce or secrets.token_urlsafe(24)
     name = user.replace("=", "=3D").replace(",", "=2C")
@@ -95,7 +95,8 @@ def scram(
 
 
 def oauthbearer(token: str, extensions: Mapping[str, str] | None = None) -> Exchange:
-    """RFC 7628. A broker that refuses the token says why in JSON, and fails once it has an answer to that."""
+    """RFC 7628. A broker that rejects the token answers with JSON, and fails after the client's next
+    message."""
     if not _TOKEN.fullmatch(token):
         raise SaslAuthenticationFailed(
             "OAUTHBEARER: the token is not one: it has other characters than a JWT"
@@ -122,7 +123,7 @@ def _decoded(mechanism: str, text: str) -> bytes:
 
 
 def _refused(mechanism: str, answer: str) -> SaslAuthenticationFailed:
-    """RFC 5802 has a few words for it; anything else is not repeated."""
+    """RFC 5802 has a few words for the reason; other text is not repeated."""
     said = re.fullmatch(r"e=([a-z-]{1,40})", answer)
     return SaslAuthenticationFailed(
         f"{mechanism}: the broker says {said[1]}"

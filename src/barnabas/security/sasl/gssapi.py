@@ -1,10 +1,10 @@
-"""GSSAPI (RFC 4752), the broker's side: Kerberos tokens until a context stands, then a word on what protects
-the rest of the connection. That is TLS or nothing here, as in Kafka: no layer of Kerberos is offered.
+"""GSSAPI (RFC 4752), the broker's side: Kerberos tokens until the context is complete, then the choice of a
+security layer. As in Kafka no Kerberos layer is offered: TLS or nothing protects the connection.
 
-Nobody can act as somebody else: an authorization id is not looked at, as in Kafka, since Python's clients
-send the name of the broker there.
+A client cannot act as another user. The broker ignores an authorization id, as Kafka does, because Python's
+clients send the name of the broker there.
 
-The context itself, with its keys and its replay cache, is handed in (`node.kerberos`); its steps may block.
+`node.security.kerberos` supplies the context, with its keys and its replay cache; its steps may block.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.kerberos_names import KerberosNames, NoMatchingRule
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason, check_size
 
 NAME = "GSSAPI"
 MESSAGE_BYTES_MAX = 65_536
-"""Tickets that carry the groups of their user are large."""
+"""Tickets with the groups of their user are large."""
 
 _NO_LAYER = 1
 _OFFER = bytes([_NO_LAYER, 0, 0, 0])
@@ -26,13 +26,13 @@ _CHOICE_BYTES_MIN = 4
 
 
 class AcceptorContext(Protocol):
-    """AuthenticationRefused from each of its methods if what is shown is worth nothing."""
+    """Each method raises AuthenticationRefused for an invalid token."""
 
     @property
     def is_complete(self) -> bool: ...
     @property
     def initiator(self) -> str:
-        """Who it is, once it is complete: `alice@EXAMPLE.COM`."""
+        """The client's principal, once the context is complete: `alice@EXAMPLE.COM`."""
         ...
 
     def step(self, token: bytes) -> bytes: ...

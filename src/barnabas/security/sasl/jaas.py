@@ -1,10 +1,10 @@
-"""Java's login configurations, as `sasl.jaas.config` holds them: `module flag key="value" …;`
+"""JAAS login configurations, as in `sasl.jaas.config`: `module flag key="value" …;`
 
 A file has them in sections: `KafkaServer { … };`
 
-The grammar is what Java's tokenizer makes of it: values are words or quoted with either quote
-(escapes as in C), comments are `//` and `/* */`, and every entry ends with a semicolon. Only the
-words matter here: no module is ever loaded, so that a configuration can run no code.
+The grammar follows Java's tokenizer: values are words or quoted with either quote (escapes as in C), comments
+are `//` and `/* */`, and every entry ends with a semicolon. No module is ever loaded, so a configuration can
+run no code.
 
 Options hold passwords. Neither the `repr` of an entry nor any error shows a value.
 """
@@ -45,7 +45,7 @@ class JaasEntry:
         return self.module.rpartition(".")[2]
 
     def render(self) -> str:
-        """As `sasl.jaas.config` would hold it, secrets and all."""
+        """Text for `sasl.jaas.config`, secrets included."""
         pairs = (f'{name}="{_escaped(value)}"' for name, value in self.options.items())
         return " ".join((self.module, self.flag, *pairs)) + ";"
 
@@ -94,7 +94,7 @@ def _entry(module: str, tokens: Iterator[_Token]) -> JaasEntry:
     while (token := next(tokens, None)) is not None:
         if token.is_mark and token.text == ";":
             return JaasEntry(module, flag, options)
-        # Counted, not named: where a quote is missing, what looks like a key may be half of a password.
+        # Counted, not named: where a quote is missing, an apparent key may be half of a password.
         which = f"option {len(options) + 1} of {module}"
         key = _word(token, f"a name of {which}, or a semicolon")
         equals = next(tokens, None)

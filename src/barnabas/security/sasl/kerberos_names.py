@@ -1,9 +1,10 @@
-"""Short names of Kerberos principals, by `sasl.kerberos.principal.to.local.rules`, as Kafka has them.
+"""Short names of Kerberos principals, by `sasl.kerberos.principal.to.local.rules`, as in Kafka.
 
 A rule is `DEFAULT`, which takes the first part of a principal of the broker's own realm, or
-`RULE:[n:format](expression)s/from/to/g/L`: of principals with n parts, `format` with `$0` for the realm and
-`$1`, `$2` for the parts; if that matches the expression as a whole, what the substitution makes of it, in
-lower (L) or upper (U) case. The first rule that gives a name decides. A name has neither `/` nor `@`.
+`RULE:[n:format](expression)s/from/to/g/L`. The latter takes principals with n parts and fills `format`, with
+`$0` for the realm and `$1`, `$2` for the parts. If the result matches the whole expression, the substitution
+applies to it, in lower (L) or upper (U) case. The first rule that gives a name decides. A name has neither
+`/` nor `@`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class _Rule(NamedTuple):
 
 
 class KerberosNames:
-    """INVALID_CONFIG if a rule is none. `realm` is the broker's own."""
+    """Rules of one listener; INVALID_CONFIG for an invalid rule. `realm` is the broker's own."""
 
     def __init__(self, rules: Iterable[str], realm: str) -> None:
         self._realm = realm

@@ -1,6 +1,6 @@
 """OAUTHBEARER (RFC 7628), the broker's side: `n,[a=authzid],^Aauth=Bearer TOKEN^A[key=value^A…]^A`.
 
-A client whose token is refused first hears why in JSON, as the RFC has it, and the exchange fails with
+A client with a rejected token first gets the reason in JSON, as the RFC demands, and the exchange fails with
 its next message.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason, check_size
 
 NAME = "OAUTHBEARER"
 MESSAGE_BYTES_MAX = 20_480
-"""A token of the greatest length (`bearer_tokens`), and what else a client may say."""
+"""A token of the maximum length (`bearer_tokens`), and the client's other fields."""
 
 _FIRST = re.compile(
     rb"n,(?:a=(?P<authzid>(?:[^=,\0\x01]|=2C|=3D)+))?,\x01"
@@ -25,7 +25,7 @@ _REFUSED = b'{"status":"invalid_token"}'
 
 
 class BearerAuthentication:
-    """`verify` takes a token and returns whose it is and when it ends, or raises AuthenticationRefused."""
+    """`verify` returns user and expiry of a token, or raises AuthenticationRefused."""
 
     def __init__(self, verify: Callable[[str], tuple[str, int]]) -> None:
         self._verify = verify

@@ -1,11 +1,12 @@
-"""What a step of an authentication comes to.
+"""Outcomes of a SASL authentication step: challenge, done, or refused.
 
-An authentication is an object with a `step`: it takes the client's token and returns a `Challenge`,
-upon which the client is to answer, or `Done`; or it raises `AuthenticationRefused`. It does no I/O,
-and it is thrown away once it has raised or is done.
+An authentication is an object with a `step`. It takes the client's token and returns a `Challenge`, which the
+client must answer, or `Done`; or it raises `AuthenticationRefused`. It does no I/O, and ends once it has
+raised or is done.
 
-A refusal has two faces. `reason` is for the metrics and the log of the broker. The message is for the
-client, and so for an attacker: it is the same whether the user, the password or the proof was wrong.
+A refusal has two texts. `reason` is for the metrics and the log of the broker, with a `hint` for its operator
+where the cause is known. The message is for the client, and so for an attacker: it is the same for a wrong
+user, password or proof.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 
 class Reason(Enum):
     BAD_CREDENTIALS = "bad_credentials"
+    DOUBLED_NONCE = "doubled_nonce"
     MALFORMED = "malformed"
     OTHER_AUTHORIZATION_ID = "other_authorization_id"
     BAD_TOKEN = "bad_token"  # noqa: S105 - a word for the metrics
@@ -30,10 +32,11 @@ class Reason(Enum):
 
 
 class AuthenticationRefused(Exception):
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.hint = hint
 
 
 class Challenge(NamedTuple):
@@ -44,12 +47,12 @@ class Done(NamedTuple):
     token: bytes
     principal: KafkaPrincipal
     expires_ms: int | None = None
-    """On the wall clock: when what was shown ends, and the session with it."""
+    """Expiry of the credentials on the wall clock, which also ends the session."""
     by_delegation_token: bool = False
 
 
 def check_size(token: bytes, bytes_max: int, mechanism: str) -> None:
-    """Before anything else is done with what somebody sends who is not known yet: reading it costs time."""
+    """Check the size before any other work on an unauthenticated message, because parsing costs time."""
     if len(token) > bytes_max:
         raise AuthenticationRefused(
             Reason.TOO_LARGE, f"Invalid SASL/{mechanism} message: it has more than {bytes_max} bytes"

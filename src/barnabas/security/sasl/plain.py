@@ -1,6 +1,6 @@
-"""PLAIN (RFC 4616): user and password as they are, so for encrypted listeners.
+"""PLAIN (RFC 4616): user and password unprotected, so for encrypted listeners only.
 
-A message is `authzid NUL user NUL password`. Nobody can act as somebody else: an authorization id is
+A message is `authzid NUL user NUL password`. A client cannot act as another user: the authorization id is
 empty or the user's own name.
 """
 
@@ -10,7 +10,7 @@ import hmac
 import os
 from collections.abc import Mapping
 
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Done, Reason, check_size
 
 NAME = "PLAIN"
@@ -20,8 +20,8 @@ _PARTS = 3
 
 
 class PlainUsers:
-    """Passwords are kept as digests under a key of this process: of one length, to be compared in
-    constant time, and no secret for who sees an object printed."""
+    """Users and passwords. The latter are kept as digests under a key of this process: their length is fixed
+    for comparison in constant time, and a printed object shows no secret."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._key = os.urandom(32)
@@ -30,7 +30,7 @@ class PlainUsers:
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> PlainUsers:
-        """From `user_NAME="password"` of a login module."""
+        """Users from `user_NAME="password"` of a login module."""
         return cls(
             {
                 name.removeprefix(USER_OPTION): password

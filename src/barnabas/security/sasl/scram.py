@@ -5,9 +5,12 @@
     client: c=biws,r=CLIENT+SERVER,p=proof
     broker: v=signature
 
-The nonce that comes back is compared whole with the one that was sent, else a proof could be played
-back from another exchange. A user that there is not goes the same way with a decoy, and fails where a
-wrong password fails. There is no channel binding, as in Kafka.
+The broker compares the returned nonce as a whole with the one it sent; otherwise a proof could be replayed
+from another exchange. An unknown user takes the same path with a decoy, and fails where a wrong password
+fails. There is no channel binding, as in Kafka.
+
+librdkafka before 2.6.1 returns CLIENT+CLIENT+SERVER, which Apache Kafka 4 refuses, and so does this broker.
+The client reports invalid credentials, so the log of the broker names the cause.
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ TOKEN_EXTENSION = "tokenauth"  # noqa: S105 - the name of an extension
 
 MESSAGE_BYTES_MAX = 4_096
 
+_OLD_LIBRDKAFKA = (
+    "the client repeats its nonce, as kcat and other clients with librdkafka before 2.6.1 do; upgrade it"
+)
+
 _SASL_NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _EXTENSIONS = r"(?:,[A-Za-z]+=[^,\0]+){0,16}"
 _FIRST = re.compile(
@@ -40,7 +47,7 @@ _FINAL = re.compile(
 
 
 class CredentialLookup(NamedTuple):
-    """Both return something for every name: a decoy where there is nothing."""
+    """Both lookups return a credential for every name: a decoy for an unknown one."""
 
     of_user: Callable[[ScramMechanism, str], KnownCredential]
     of_token: Callable[[ScramMechanism, str], KnownCredential]
@@ -51,6 +58,7 @@ class ScramAuthentication:
         self._mechanism = mechanism
         self._lookup = lookup
         self._own_nonce = nonce or secrets.token_urlsafe(24)
+        self._client_nonce = ""
         self._nonce = ""
         self._binding = ""
         self._messages = ""
@@ -80,7 +88,8 @@ class ScramAuthentication:
         find = self._lookup.of_token if self._by_token else self._lookup.of_user
         self._known = find(self._mechanism, name)
         credential = self._known.credential
-        self._nonce = match["nonce"] + self._own_nonce
+        self._client_nonce = match["nonce"]
+        self._nonce = self._client_nonce + self._own_nonce
         self._binding = base64.b64encode(match["gs2"].encode()).decode()
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={credential.iterations}"
@@ -92,6 +101,8 @@ class ScramAuthentication:
         if match is None:
             raise self._malformed()
         if not hmac.compare_digest(match["nonce"], self._nonce) or match["binding"] != self._binding:
+            if hmac.compare_digest(match["nonce"], self._client_nonce + self._nonce):
+                raise self._refused(Reason.DOUBLED_NONCE, _OLD_LIBRDKAFKA)
             raise self._refused()
         try:
             proof = base64.b64decode(match["proof"], validate=True)
@@ -108,11 +119,12 @@ class ScramAuthentication:
         verifier = base64.b64encode(mechanism.hmac(credential.server_key, signed))
         return Done(b"v=" + verifier, known.principal, known.expires_ms, self._by_token)
 
-    def _refused(self) -> AuthenticationRefused:
+    def _refused(self, reason: Reason = Reason.BAD_CREDENTIALS, hint: str = "") -> AuthenticationRefused:
         return AuthenticationRefused(
-            Reason.BAD_CREDENTIALS,
+            reason,
             "Authentication failed during authentication due to invalid credentials with SASL mechanism "
             + self._mechanism.mechanism_name,
+            hint,
         )
 
     def _malformed(self) -> AuthenticationRefused:

@@ -1,5 +1,5 @@
 """TLS of a listener: from settings to an `ssl.SSLContext`, and from a certificate to a principal.
 
-No socket is touched here; the network does the talking. `cryptography` is imported when the first TLS
-listener is made, so that a broker without one does without it.
+This package touches no socket. `cryptography` is imported with the first TLS listener, so that a broker
+without one does not need it.
 """

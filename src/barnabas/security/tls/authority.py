@@ -1,8 +1,8 @@
-"""An authority of one's own, and the certificates that it gives: for clusters that nobody else vouches for.
+"""Private certificate authority, and certificates that it issues, for clusters without an external one.
 
-Keys are elliptic (P-256), which are made in a millisecond and known to every client. A certificate is never
-valid for longer than that of its authority. Where a check is strict about who signed what (Python 3.13 is),
-both sides of the signature are named in it.
+Keys are elliptic (P-256): made in a millisecond, and known to every client. A certificate never outlives that
+of its authority. Key identifiers of both sides are in each certificate, for strict checks such as those of
+Python 3.13.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.core.errors import InvalidConfig
 from barnabas.security.tls.stores import KeyMaterial
 
 _CLOCK_SKEW = dt.timedelta(hours=1)
-"""A machine whose clock is a little late takes a fresh certificate, too."""
+"""Head start of validity, for machines whose clock is a little behind."""
 
 
 def make_authority(name: str, now: dt.datetime, lifetime: dt.timedelta) -> KeyMaterial:
@@ -38,7 +38,7 @@ def make_authority(name: str, now: dt.datetime, lifetime: dt.timedelta) -> KeyMa
 def issue(
     authority: KeyMaterial, name: str, hosts: Iterable[str], now: dt.datetime, lifetime: dt.timedelta
 ) -> KeyMaterial:
-    """A key and a certificate for a server that is reached by these names and addresses."""
+    """A key and a certificate for a server with these names and addresses."""
     signing = serialization.load_pem_private_key(authority.key_pem, None)
     assert isinstance(signing, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -60,7 +60,7 @@ def issue(
 
 
 def hosts_of(certificate: x509.Certificate) -> set[str]:
-    """The names and addresses that it is for."""
+    """Names and addresses of the certificate."""
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return {str(each.value) for each in names}
 

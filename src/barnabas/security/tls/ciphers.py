@@ -1,7 +1,7 @@
 """Cipher suites: Java's names, which Kafka's settings use, in OpenSSL's spelling.
 
-The suites of TLS 1.3 are three, all of them good, and OpenSSL's list of ciphers does not concern them:
-they are offered or, where the settings name none of them, TLS 1.3 is not.
+TLS 1.3 has three suites, all of them good, and OpenSSL's list of ciphers does not apply to them. They are
+offered, or, if the settings name none of them, TLS 1.3 is disabled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _AES = re.compile(r"AES_(?P<bits>128|256)_(?P<mode>GCM|CBC|CCM)(?:_(?P<hash>SHA(
 
 class Suites(NamedTuple):
     older: str
-    """Those up to TLS 1.2, as OpenSSL's list of ciphers; empty when none is wanted."""
+    """Suites up to TLS 1.2, as OpenSSL's list of ciphers; empty if there are none."""
     has_tls13: bool
 
 

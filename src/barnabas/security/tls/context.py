@@ -1,4 +1,4 @@
-"""The `ssl.SSLContext` of a listener, and who a client is by the certificate it has shown."""
+"""The `ssl.SSLContext` of a listener, and the principal of a client certificate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cryptography import x509
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 from barnabas.security.tls.ciphers import TLS13_SUITES, suites_of
 from barnabas.security.tls.distinguished_name import subject_of
 from barnabas.security.tls.principal_mapping import PrincipalMapping
@@ -28,7 +28,7 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 @dataclass(frozen=True, slots=True)
 class ListenerContext:
-    """What a listener shakes hands by, made of one state of its settings and files."""
+    """TLS context of a listener, from one state of its settings and files."""
 
     settings: TlsSettings
     context: ssl.SSLContext
@@ -37,11 +37,11 @@ class ListenerContext:
 
     @property
     def expires_ms(self) -> float:
-        """When the broker's certificate ends, as wall-clock time."""
+        """Expiry of the broker's certificate, as wall-clock time."""
         return self.certificate.not_valid_after_utc.timestamp() * 1_000
 
     def principal(self, certificate_der: bytes | None) -> KafkaPrincipal | None:
-        """Who has shown this certificate; None if no rule knows the name in it."""
+        """Principal of this certificate; None if no rule matches its name."""
         if certificate_der is None:
             return ANONYMOUS
         user = self.mapping.user(subject_of(certificate_der))
@@ -49,7 +49,7 @@ class ListenerContext:
 
 
 def make_context(settings: TlsSettings) -> ListenerContext:
-    """Reads the stores; INVALID_CONFIG says what is wrong with them or with the settings."""
+    """Read the stores and make the context; INVALID_CONFIG names the fault."""
     try:
         keys = read_keys(settings.keys)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -72,7 +72,7 @@ def _limit_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
                 context.set_ciphers(suites.older)
             except ssl.SSLError:
                 raise InvalidConfig(
-                    f"ssl.cipher.suites: {', '.join(settings.cipher_suites)}: none of them is known here"
+                    f"ssl.cipher.suites: {', '.join(settings.cipher_suites)}: no suite of the list is known"
                 ) from None
         else:
             wanted.discard(ssl.TLSVersion.TLSv1_2)
@@ -111,7 +111,7 @@ def _ask_for_certificates(context: ssl.SSLContext, settings: TlsSettings) -> Non
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """The TLS library reads keys from files only: one in memory, or one that nobody else may open."""
+    """Path for the TLS library, which reads keys from files only: in memory, or private to this process."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
         try:

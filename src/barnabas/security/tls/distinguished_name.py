@@ -1,7 +1,7 @@
-"""The subject of a certificate, in the form that Java prints and Kafka's rules and ACLs are written for.
+"""Subject of a certificate, in the form that Java prints and that Kafka's rules and ACLs use.
 
-That is RFC 2253: the last part of the name first, parts joined by commas, nine attributes by their short
-names and every other by its number, with the bytes of its value in hexadecimal.
+That is RFC 2253: the last part of the name first, parts joined by commas. Nine attributes have short names;
+every other has its number, with the bytes of its value in hexadecimal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHORT_NAMES = {
 }  # fmt: skip
 
 _ENCODINGS = {12: "utf-8", 19: "ascii", 20: "latin-1", 22: "ascii", 28: "utf-32-be", 30: "utf-16-be"}
-"""Of the string types, by tag."""
+"""Encodings of the string types, by tag."""
 
 _ESCAPED = frozenset(',=+<>#;"\\')
 
@@ -64,7 +64,7 @@ def _dotted(identifier: bytes) -> str:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The elements that follow each other in `der`: tag, content, and the whole."""
+    """Consecutive elements of `der`: tag, content, and the whole element."""
     position = 0
     while position < len(der):
         begin = position

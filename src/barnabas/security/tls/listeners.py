@@ -1,11 +1,11 @@
-"""The TLS listeners of a broker: their contexts, and how they are renewed while it runs.
+"""TLS listeners of a broker: their contexts, and the renewal of certificates while it runs.
 
-A context is made of settings and files. When either changes, a new one is made, and handshakes that begin
-later use it; connections that exist are not touched. What cannot be used changes nothing: the context
-before it stays, and somebody is told.
+A context is made from settings and files. When either changes, a new one is made, and later handshakes use
+it; existing connections stay. Unusable settings or files change nothing: the previous context stays, and the
+log shows an error.
 
-Files are looked at by time and size, by whoever calls `renew` from time to time. What could not be used is
-tried again each time: that a file may be read now, or that a descriptor is free, shows in neither.
+`renew` compares files by time and size; its caller runs it periodically. An unusable state is tried again
+each time: new read permission, or a free descriptor, shows in neither.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from cryptography import x509
 
+from barnabas.core.addressing.endpoints import ListenerEndpoint
 from barnabas.core.clock import Clock
-from barnabas.core.endpoints import ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
-from barnabas.core.metrics import Metrics
-from barnabas.core.sweeping import sweeping
+from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.security.tls.context import ListenerContext, make_context
 from barnabas.security.tls.settings import TlsSettings
 
@@ -37,7 +37,7 @@ Stamp = tuple[tuple[int, int] | None, ...]
 
 
 class TlsListener:
-    """One listener; `current` is what handshakes use."""
+    """One listener; `current` serves the next handshake."""
 
     def __init__(self, endpoint: ListenerEndpoint, values: Mapping[str, Any]) -> None:
         self.endpoint = endpoint
@@ -47,14 +47,14 @@ class TlsListener:
         self.current: ListenerContext = make_context(settings)
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """INVALID_CONFIG if these settings cannot take the place of the present ones."""
+        """INVALID_CONFIG if these settings cannot replace the current ones."""
         settings = TlsSettings.of(values, self.endpoint)
         if settings != self.current.settings:
             _check_successor(self.current.certificate, make_context(settings))
 
     def renew(self, values: Mapping[str, Any]) -> bool:
-        """Use what the settings and the files say now, if that is another thing; INVALID_CONFIG if it is
-        of no use, which is said once for each state of them."""
+        """Use the current settings and files if they have changed. INVALID_CONFIG if they are unusable,
+        raised once for each state of them."""
         settings = TlsSettings.of(values, self.endpoint)
         seen = settings, _stamp_of(settings)
         if seen == self._used:
@@ -73,7 +73,7 @@ class TlsListener:
 
 
 class TlsListeners:
-    """All of a broker; `values` are those of all keys."""
+    """All TLS listeners of a broker; `values` are those of all keys."""
 
     def __init__(
         self,
@@ -92,19 +92,19 @@ class TlsListeners:
         for name, listener in self.by_name.items():
             metrics.gauge(
                 "barnabas_tls_certificate_expires_in_seconds",
-                "How long the certificate of a listener is valid; below 0 it is not.",
+                "Remaining validity of the certificate of a listener; negative after its expiry.",
                 lambda listener=listener: (listener.current.expires_ms - clock.now_ms()) / 1_000,  # type: ignore[misc]
                 listener=name,
             )
         self.warn_of_expiry()
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """INVALID_CONFIG if one of the listeners could not go on with these settings."""
+        """INVALID_CONFIG if one of the listeners could not use these settings."""
         for listener in self.by_name.values():
             listener.check(values)
 
     def renew(self, values: Mapping[str, Any]) -> None:
-        """Take up what has changed in the settings or the files."""
+        """Apply changes of the settings and the files."""
         for name, listener in self.by_name.items():
             with sweeping("the certificates of a listener", name):
                 try:
@@ -112,11 +112,11 @@ class TlsListeners:
                         until = listener.current.certificate.not_valid_after_utc
                         logger.info("the listener %s has new certificates, valid until %s", name, until)
                 except InvalidConfig as error:
-                    logger.error("the certificates stay as they were: %s", error.message)
+                    logger.error("the previous certificates stay in use: %s", error.message)
         self.warn_of_expiry()
 
     def warn_of_expiry(self) -> None:
-        """Once a day for each listener."""
+        """Log the expiry once a day for each listener."""
         now_ms = self._clock.now_ms()
         for name, listener in self.by_name.items():
             left_days = (listener.current.expires_ms - now_ms) / DAY_MS
@@ -124,7 +124,7 @@ class TlsListeners:
                 continue
             self._warned_ms[name] = now_ms
             if left_days < 0:
-                logger.error("the certificate of the listener %s has expired", name)
+                logger.error("the certificate of the listener %s has expired; replace its key store", name)
             else:
                 logger.warning("the certificate of the listener %s expires in %.1f days", name, left_days)
 
@@ -144,8 +144,8 @@ def _file_stamp(path: Path | None) -> tuple[int, int] | None:
 
 
 def _check_successor(before: x509.Certificate, after: ListenerContext) -> None:
-    """A certificate put in place by a change of settings names whom the one before it named, as in Kafka:
-    clients and other brokers check these names."""
+    """A certificate that a change of settings installs must have the same names as the previous one, as in
+    Kafka: clients and other brokers check these names."""
     settings, certificate = after.settings, after.certificate
     if not settings.may_change_name and certificate.subject != before.subject:
         raise InvalidConfig(

@@ -1,10 +1,10 @@
 """`ssl.principal.mapping.rules`: from the name in a certificate to a user.
 
 Rules are tried in order: `RULE:pattern/replacement/` with L or U behind it for a lower or an upper case
-result, and `DEFAULT`, which takes the whole name. A pattern has to match all of the name; in the
-replacement `$1` is its first group. A name that no rule takes is refused, as Kafka does.
+result, and `DEFAULT`, which takes the whole name. A pattern must match the whole name; in the replacement
+`$1` is its first group. A name without a matching rule is rejected, as in Kafka.
 
-Patterns are RE2's, which knows nothing that takes exponential time.
+Patterns are RE2's, which never take exponential time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rule = Callable[[str], str | None]
 
 
 class PrincipalMapping:
-    """The rules of one listener."""
+    """Rules of one listener."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
@@ -49,7 +49,7 @@ class PrincipalMapping:
         return cls(rules)
 
     def user(self, name: str) -> str | None:
-        """Who the subject of a certificate is here; None when no rule takes the name."""
+        """User for the subject of a certificate; None if no rule matches."""
         return next((user for rule in self._rules if (user := rule(name)) is not None), None)
 
 

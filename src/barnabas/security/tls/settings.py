@@ -1,8 +1,8 @@
-"""What the settings say about TLS on one listener.
+"""TLS settings of one listener.
 
-Each key may be given for the broker (`ssl.*`) and for a listener alone (`listener.name.<name>.ssl.*`),
-which wins. `ssl.client.auth` is the exception that Kafka makes: clients of a SASL_SSL listener
-authenticate by SASL, so there only the listener's own key asks for a certificate.
+Each key may be set for the broker (`ssl.*`) and for a listener alone (`listener.name.<name>.ssl.*`), which
+wins. `ssl.client.auth` is an exception, as in Kafka: clients of a SASL_SSL listener authenticate by SASL, so
+there only the listener's own key asks for a certificate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.config.listeners import for_listener
-from barnabas.core.endpoints import ListenerEndpoint
+from barnabas.core.addressing.endpoints import ListenerEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Store:
     """A key store or a trust store: a file, or PEM text in the settings themselves."""
 
     prefix: str
-    """How its keys begin, for people: `ssl.keystore`."""
+    """Prefix of its keys for messages: `ssl.keystore`."""
     type: str
     location: Path | None
     password: str | None = field(repr=False)
@@ -48,7 +48,7 @@ class TlsSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], listener: ListenerEndpoint) -> TlsSettings:
-        """Those of a listener, out of the values of all keys."""
+        """Settings of a listener, from the values of all keys."""
         name = listener.listener_name
 
         def value(key: str) -> Any:

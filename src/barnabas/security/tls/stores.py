@@ -1,10 +1,10 @@
-"""Key stores and trust stores: what is in the files, or in the settings themselves.
+"""Key stores and trust stores, in files or in the settings themselves.
 
-What a file holds is seen by its first bytes, not by `ssl.keystore.type`: Java's tools have written PKCS12
-for years under names that end in .jks, and Java reads them whatever the type says. A file that really is
-JKS is refused with the command that converts it.
+The format of a file is detected by its first bytes, not by `ssl.keystore.type`. Java's tools have long
+written PKCS12 under names that end in .jks, and Java reads them with either type. A real JKS file is rejected
+with the command that converts it.
 
-An error names the file and what is wrong with it, never what is in it.
+An error names the file and the fault, never the content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.core.files import read_regular_file
 from barnabas.security.tls.settings import Store
 
 STORE_BYTES_MAX = 16 << 20
-"""A store that is larger is not one."""
+"""Maximum size of a store."""
 
 _JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BEGIN = b"-----BEGIN "
@@ -36,7 +36,7 @@ _ESCAPED_NEWLINE = re.compile(r"\\[nr]")
 
 @dataclass(frozen=True, slots=True)
 class KeyMaterial:
-    """The broker's own key, and the chain of certificates from its own upwards."""
+    """The broker's key, and the chain of certificates from its own upwards."""
 
     key_pem: bytes
     chain: tuple[x509.Certificate, ...]
@@ -58,7 +58,7 @@ def pem_of(certificate: x509.Certificate) -> bytes:
 
 
 def read_keys(store: Store) -> KeyMaterial:
-    """The key and certificates of a key store, or INVALID_CONFIG that says what is wrong with it."""
+    """Key and certificates of a key store; INVALID_CONFIG names the fault."""
     if store.location is None:
         if store.key is None or store.certificates is None:
             raise InvalidConfig(
@@ -72,13 +72,13 @@ def read_keys(store: Store) -> KeyMaterial:
         return _keys_of_pem(data.decode("latin-1"), password, str(store.location))
     found = _load_pkcs12(store, data)
     if found.key is None or found.cert is None:
-        raise InvalidConfig(f"{store.location}: there is no private key with its certificate in it")
+        raise InvalidConfig(f"{store.location}: it has no private key with its certificate")
     chain = (found.cert.certificate, *(each.certificate for each in found.additional_certs))
     return KeyMaterial(_pem_of_key(found.key), _ordered(chain))
 
 
 def read_trusted(store: Store) -> tuple[x509.Certificate, ...]:
-    """The certificates of a trust store, or INVALID_CONFIG that says what is wrong with it."""
+    """Certificates of a trust store; INVALID_CONFIG names the fault."""
     if store.location is None:
         return _certificates(store.certificates or "", f"{store.prefix}.certificates")
     data = _content(store, store.location)
@@ -155,18 +155,18 @@ def _certificates(text: str, where: str) -> tuple[x509.Certificate, ...]:
 
 
 def _pem_blocks(text: str) -> list[tuple[str, bytes]]:
-    """The blocks by label. In a properties file their lines may be joined by spaces, or by a written \\n."""
+    """Blocks by label. In a properties file their lines may be joined by spaces, or by a literal \\n."""
     blocks = []
     for found in _PEM_BLOCK.finditer(_ESCAPED_NEWLINE.sub("\n", text)):
         label, body = found["label"], found["body"]
-        if ":" not in body:  # the headers of an old kind of encryption are lines that count
+        if ":" not in body:  # the headers of an old kind of encryption are significant lines
             body = "\n" + "\n".join(body.split()) + "\n"
         blocks.append((label, f"-----BEGIN {label}-----{body}-----END {label}-----\n".encode("latin-1")))
     return blocks
 
 
 def _ordered(found: tuple[x509.Certificate, ...]) -> tuple[x509.Certificate, ...]:
-    """A chain from the first upwards; a PKCS12 file holds the others in any order."""
+    """The chain from the first certificate upwards; a PKCS12 file holds the others in any order."""
     chain, others = [found[0]], list(found[1:])
     while others:
         above = next((each for each in others if each.subject == chain[-1].issuer), None)

@@ -1,0 +1,1 @@
+"""Cluster on one machine: its brokers, users, certificates and secret files."""

@@ -1,0 +1,217 @@
+"""`barnabas start --brokers N`: a cluster on one machine, one process per broker, under one supervisor.
+
+One set of properties becomes N sets:
+- broker ids 1 to N;
+- each listener, advertised listener and metrics port, plus one per broker;
+- a directory `broker-<id>` inside every log directory. The default directory differs from a single broker's.
+
+A local ZooKeeper runs in `zookeeper`, unless `zookeeper.connect` names one. Its sessions last six seconds: on
+one machine a silent broker is dead, and both its loss and its return should be noticed soon.
+
+The internal topics get three replicas, two of which must be in sync; with fewer brokers, as many as there
+are. The properties set that from the start: otherwise the first broker would create them with itself as the
+only replica.
+
+Each broker's properties are written to `broker-<id>.properties` in the data directory, readable by the owner
+only. So secrets do not show in the process list, and an operator can start one broker by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from barnabas.cluster.coordination.contract import CoordinationError
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.cross_checks import LOCAL_ZOOKEEPER
+from barnabas.config.derived import default_cluster_directory
+from barnabas.config.properties import render_properties
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.clock import SystemClock
+from barnabas.core.errors import InvalidConfig, KafkaError
+from barnabas.localcluster.secret_files import write_private
+from barnabas.localcluster.stored_users import FirstUsers
+from barnabas.node.membership.coordination_store import protect_own_zookeeper
+from barnabas.processes.child_process import Child, ChildEnded, Say
+from barnabas.processes.supervisor import Member, Stopped, Supervisor
+from barnabas.processes.zookeeper_member import ZooKeeperMember, locked
+from barnabas.processes.zookeeper_process import CannotRunZooKeeper, ZooKeeperServer, beside
+from barnabas.storage.directory.directory_properties import META_PROPERTIES
+
+BROKER_COMMAND = (sys.executable, "-m", "barnabas", "start")
+READY_PREFIX = "barnabas ready"
+INTERNAL_REPLICAS = 3
+LOCAL_SESSION_TIMEOUT_MS = 6_000
+
+_READY_LISTENERS = re.compile(r"listeners (?P<listeners>\S+), data in")
+
+
+class ClusterFailed(Exception):
+    """The cluster did not start; the message is for the operator."""
+
+
+class BrokerMember:
+    """A `supervisor.Member`: one broker, from its properties."""
+
+    def __init__(self, broker_id: int, command: Sequence[str]) -> None:
+        self.broker_id = broker_id
+        self.name = f"broker-{broker_id}"
+        self._command = command
+        self.listeners = ""
+
+    async def launch(self, say: Say) -> Child:
+        return await Child.start(self.name, self._command, say, lambda line: line.startswith(READY_PREFIX))
+
+    async def until_ready(self, child: Child) -> None:
+        found = _READY_LISTENERS.search(await child.wait_ready())
+        self.listeners = found["listeners"] if found else ""
+
+
+class LocalCluster:
+    """Cluster of N brokers. The constructor raises InvalidConfig if the properties do not work for N
+    brokers."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        brokers: int,
+        metrics_address: Endpoint | None = None,
+        broker_command: Sequence[str] = BROKER_COMMAND,
+        first_users: FirstUsers | None = None,
+    ) -> None:
+        if "broker.id" in properties:
+            raise InvalidConfig("a cluster numbers its brokers from 1; leave broker.id out, or node.id")
+        connect = properties.get("zookeeper.connect", LOCAL_ZOOKEEPER)
+        default = {"log.dirs": str(default_cluster_directory())}
+        if "log.dirs" in properties or "log.dir" in properties:
+            default = {}
+        base = BrokerConfig.load({**default, **properties, "zookeeper.connect": connect})
+        self._directories = [each.absolute() for each in base.log_dirs]
+        self.directory = self._directories[0]
+        self.server: ZooKeeperServer | None = None
+        if connect == LOCAL_ZOOKEEPER:
+            self.server = beside(self.directory)
+            connect = self.server.connect
+        self.connect = connect
+        self.properties = {
+            number: broker_properties(base, number, brokers, connect) for number in range(1, brokers + 1)
+        }
+        if self.server is not None:
+            for each in self.properties.values():
+                each.setdefault("zookeeper.session.timeout.ms", str(LOCAL_SESSION_TIMEOUT_MS))
+        _check_ports([BrokerConfig.load(each) for each in self.properties.values()])
+        self._metrics_address = metrics_address
+        self._command = broker_command
+        self._first_users = first_users
+
+    def run(self, announce: Say, say: Callable[[str, str], None]) -> None:
+        """Run until a signal; a second one kills all processes."""
+        self._refuse_directories_of_one_broker()
+        try:
+            with ExitStack() as stack:
+                if self.server is not None:
+                    stack.enter_context(locked(self.server))
+                asyncio.run(self._serve(announce, say))
+        except (ChildEnded, CannotRunZooKeeper, CoordinationError, KafkaError, OSError) as error:
+            raise ClusterFailed(str(error)) from error
+
+    def _refuse_directories_of_one_broker(self) -> None:
+        for directory in self._directories:
+            if (directory / META_PROPERTIES).exists():
+                raise ClusterFailed(
+                    f"{directory} is the log directory of a single broker; choose another --data-dir"
+                )
+
+    async def _serve(self, announce: Say, say: Callable[[str, str], None]) -> None:
+        brokers = [self._member(number) for number in self.properties]
+        stages: list[Sequence[Member]] = [brokers]
+        if self.server is not None:
+            stages.insert(0, [ZooKeeperMember(self.server)])
+        supervisor = Supervisor(stages, say, SystemClock())
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(signum, supervisor.request_stop)
+        try:
+            *before, last = supervisor.stages
+            for stage in before:
+                await supervisor.start_stage(stage)
+            config = BrokerConfig.load(self.properties[1])
+            if self.server is not None:
+                await protect_own_zookeeper(config, SystemClock())
+            if self._first_users is not None:
+                await self._first_users.put(config)
+            await supervisor.start_stage(last)
+            announce(self.ready_line(brokers))
+            await supervisor.wait_stopping()
+        except Stopped:
+            say("supervisor", "stopping before the cluster was ready")
+        finally:
+            await supervisor.stop()
+
+    def ready_line(self, brokers: Sequence[BrokerMember]) -> str:
+        ids = ",".join(str(broker.broker_id) for broker in brokers)
+        listeners = ",".join(broker.listeners for broker in brokers)
+        return (
+            f"{READY_PREFIX}: brokers {ids}, listeners {listeners}, data in {self.directory},"
+            f" zookeeper {self.connect}"
+        )
+
+    def _member(self, number: int) -> BrokerMember:
+        path = self.directory / f"broker-{number}.properties"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, render_properties(self.properties[number]))
+        command = [*self._command, "--config", str(path)]
+        if self._metrics_address is not None:
+            command += ["--metrics", str(_counted(self._metrics_address, number))]
+        return BrokerMember(number, command)
+
+
+def broker_properties(base: BrokerConfig, number: int, brokers: int, connect: str) -> dict[str, str]:
+    """Properties of one broker of several."""
+    own = {
+        "broker.id": str(number),
+        "zookeeper.connect": connect,
+        "log.dirs": ",".join(str(path.absolute() / f"broker-{number}") for path in base.log_dirs),
+        "listeners": ",".join(str(_moved(listener, number)) for listener in base.listeners),
+    }
+    if base.advertised_listeners:
+        own["advertised.listeners"] = ",".join(
+            str(_moved(listener, number)) for listener in base.advertised_listeners.values()
+        )
+    return {**internal_topics(brokers), **base.given, **own}
+
+
+def internal_topics(brokers: int) -> dict[str, str]:
+    replicas = min(INTERNAL_REPLICAS, brokers)
+    return {
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+    }
+
+
+def _moved(listener: ListenerEndpoint, number: int) -> ListenerEndpoint:
+    return listener._replace(endpoint=_counted(listener.endpoint, number))
+
+
+def _counted(endpoint: Endpoint, number: int) -> Endpoint:
+    """Port 0, which takes a free port, stays 0."""
+    return endpoint._replace(port=endpoint.port + number - 1) if endpoint.port else endpoint
+
+
+def _check_ports(configs: Sequence[BrokerConfig]) -> None:
+    taken: dict[int, str] = {}
+    for config in configs:
+        for listener in config.listeners:
+            port = listener.endpoint.port
+            owner = f"{listener.listener_name} of broker {config.broker_id}"
+            if port and port in taken:
+                raise InvalidConfig(
+                    f"port {port} would serve {taken[port]} and {owner}; each broker uses"
+                    " the ports of the previous one, plus one, so leave room for"
+                    f" {len(configs)} between the listeners"
+                )
+            taken[port] = owner

@@ -1,0 +1,1 @@
+"""Membership of a broker in its cluster: identity, registration, store, peers."""

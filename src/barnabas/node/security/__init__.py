@@ -1,0 +1,1 @@
+"""Security of listeners and connections, built from the configuration."""

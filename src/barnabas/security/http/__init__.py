@@ -1,0 +1,1 @@
+"""Access to HTTP interfaces: users, tokens and TLS."""
