@@ -1,1 +1,1 @@
-"""The `barnabas` command: arguments in, exit code out. What it does lives in the packages below."""
+"""The `barnabas` command: arguments in, exit code out. The work is done by the packages below."""

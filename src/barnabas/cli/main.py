@@ -1,40 +1,75 @@
-"""The command's root: what there is, where it is, and the options common to all."""
+"""Root of the `barnabas` command: its subcommands and the options that they share.
+
+A command's module is imported on its first call, not for the list of commands. The start of a broker must not
+pay for the client or for tables, and `--help` should appear at once. So this module holds names and one-line
+summaries, and imports the commands later.
+"""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 import click
 
 from barnabas import __version__
-from barnabas.cli.exits import EPILOG
-from barnabas.cli.lazy import LazyGroup
+from barnabas.cli.support.exit_codes import EPILOG
 from barnabas.core.compiled import CODE
 
 COMMANDS = {
-    "start": ("barnabas.cli.start:start", "Start a broker, or a cluster of them."),
-    "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
-    "produce": ("barnabas.cli.produce:produce", "Write lines of standard input to a topic."),
-    "consume": ("barnabas.cli.consume:consume", "Print the records of a topic, and follow it."),
-    "records": ("barnabas.cli.records:records", "Delete the oldest records of a topic."),
-    "group": ("barnabas.cli.group:group", "List, describe and delete groups, and move their offsets."),
-    "txn": ("barnabas.cli.txn:txn", "List and describe transactions, and end those that hang."),
-    "config": ("barnabas.cli.config:config", "Show and change settings of topics and brokers."),
-    "acl": ("barnabas.cli.acl:acl", "Say who may do what: add, list and remove access rules."),
-    "quota": ("barnabas.cli.quota:quota", "Show and set quotas of users, client ids and addresses."),
-    "token": ("barnabas.cli.token:token", "Make, list, renew and end delegation tokens."),
-    "user": ("barnabas.cli.user:user", "Add, list and delete users that log in by SCRAM."),
-    "cluster": (
-        "barnabas.cli.cluster:cluster",
-        "Show the state of the cluster, and empty a broker before it leaves.",
+    "start": ("barnabas.cli.commands.start:start", "Start a broker or a local cluster."),
+    "topic": ("barnabas.cli.commands.topic:topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("barnabas.cli.commands.produce:produce", "Write lines of standard input to a topic."),
+    "consume": ("barnabas.cli.commands.consume:consume", "Print the records of a topic, and follow it."),
+    "records": ("barnabas.cli.commands.records:records", "Delete the oldest records of a topic."),
+    "group": (
+        "barnabas.cli.commands.group:group",
+        "List, describe and delete groups, and reset their offsets.",
     ),
-    "reassign": ("barnabas.cli.reassign:reassign", "Move partitions between brokers."),
-    "leader": ("barnabas.cli.leader:leader", "Elect leaders."),
-    "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Run a ZooKeeper for a cluster on this machine."),
-    "log": ("barnabas.cli.log:log", "Look into the files of a log."),
-    "pipeline": ("barnabas.cli.pipeline:pipeline", "Run data pipelines on Spark, and steer them."),
-    "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
+    "txn": ("barnabas.cli.commands.txn:txn", "List and describe transactions, and abort hanging ones."),
+    "config": ("barnabas.cli.commands.config:config", "Show and change settings of topics and brokers."),
+    "acl": ("barnabas.cli.commands.acl:acl", "Add, list and remove access rules (ACLs)."),
+    "quota": ("barnabas.cli.commands.quota:quota", "Show and set quotas of users, client ids and addresses."),
+    "token": ("barnabas.cli.commands.token:token", "Create, list, renew and expire delegation tokens."),
+    "user": ("barnabas.cli.commands.user:user", "Add, list and delete SCRAM users."),
+    "cluster": (
+        "barnabas.cli.commands.cluster:cluster",
+        "Show the state of the cluster, and decommission brokers.",
+    ),
+    "reassign": ("barnabas.cli.commands.reassign:reassign", "Move partitions between brokers."),
+    "leader": ("barnabas.cli.commands.leader:leader", "Elect partition leaders."),
+    "zookeeper": (
+        "barnabas.cli.commands.zookeeper:zookeeper",
+        "Run a ZooKeeper for a cluster on this machine.",
+    ),
+    "log": ("barnabas.cli.commands.log:log", "Dump the files of a log."),
+    "pipeline": ("barnabas.cli.commands.pipeline:pipeline", "Run and manage data pipelines on Spark."),
+    "completion": ("barnabas.cli.main:completion", "Print the completion script of a shell."),
 }
+
+
+class LazyGroup(click.Group):
+    """Group whose `lazy` maps a command's name to its location (`module:attribute`) and its summary."""
+
+    def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the interface's name
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        found = self.lazy.get(cmd_name)
+        if found is None:
+            return None
+        module, _, attribute = found[0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self.lazy.items()])
 
 
 @click.group(
@@ -48,18 +83,35 @@ COMMANDS = {
     "--bootstrap",
     envvar="BARNABAS_BOOTSTRAP",
     metavar="HOST:PORT",
-    help="A broker to begin with; several separated by commas.  [env: BARNABAS_BOOTSTRAP;"
-    " default: 127.0.0.1:9092]",
+    help="Bootstrap brokers, separated by commas.  [env: BARNABAS_BOOTSTRAP; default: 127.0.0.1:9092]",
 )
 @click.option(
     "--command-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar="BARNABAS_COMMAND_CONFIG",
     metavar="FILE",
-    help="Kafka's client properties: how to reach a secured cluster.  [env: BARNABAS_COMMAND_CONFIG]",
+    help="Client properties file, for a secured cluster.  [env: BARNABAS_COMMAND_CONFIG]",
 )
 def cli(bootstrap: str | None, command_config: Path | None) -> None:
     """Barnabas: an Apache-Kafka-compatible broker and its tools."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  eval "$(barnabas completion bash)"      in ~/.bashrc
+    zsh:   eval "$(barnabas completion zsh)"       in ~/.zshrc
+    fish:  barnabas completion fish | source       in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - rarely needed
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click has these three"
+    click.echo(kind(ctx.find_root().command, {}, "barnabas", "_BARNABAS_COMPLETE").source())
 
 
 def main() -> None:

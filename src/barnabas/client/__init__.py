@@ -1,8 +1,52 @@
-"""Outbound connections: the channel that brokers also use between themselves, and small clients on top.
+"""Kafka client library: producer, consumer and admin client for Barnabas and Apache Kafka.
 
-`session` is the protocol of one connection without the connection, over `frames`; `channel` moves its bytes
-under asyncio, `blocking` on a plain socket, for the Spark connector, which imports nothing of asyncio.
-`cluster_state` knows the whole cluster, and says in `steps` who is asked what and (by `retries`) when again;
-`transaction_steps` is a transaction, said likewise. `cluster_client` does what they say under asyncio.
-`admin`, `producer` and `consumer` are what the command line needs, no more.
+    from barnabas.client import Producer
+
+The names of `__all__` are the public interface (`docs/CLIENT.md`). They are imported at first use: the
+connector for Spark uses parts of this package without asyncio.
+
+- `config`: settings, under Kafka's property names.
+- `core`: the protocol without I/O. `session` and `frames` are one connection, `cluster_state` and `metadata`
+  are the cluster. `steps` are conversations with a cluster as generators, `retries` is their retry policy.
+- `aio`: the asyncio shell. `cluster_client` is the base of every client; brokers use its `channel` between
+  themselves.
+- `blocking`: a connection on a plain socket, for the Spark connector, which imports nothing of asyncio.
+- `group_member`: a member of a classic consumer group.
+- `admin`: administrative requests, by subject. They cover the commands, no more.
+- `security`: TLS and SASL settings of clients.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.client.core.client_errors import ClientClosed, IllegalState, TransactionAborted
+    from barnabas.client.core.steps import ClusterUnreachable
+    from barnabas.core.errors import KafkaError
+    from barnabas.core.ids import TopicPartition
+
+_PLACES = {
+    "ClientClosed": "barnabas.client.core.client_errors",
+    "ClusterUnreachable": "barnabas.client.core.steps",
+    "IllegalState": "barnabas.client.core.client_errors",
+    "KafkaError": "barnabas.core.errors",
+    "TopicPartition": "barnabas.core.ids",
+    "TransactionAborted": "barnabas.client.core.client_errors",
+}
+
+__all__ = [
+    "ClientClosed",
+    "ClusterUnreachable",
+    "IllegalState",
+    "KafkaError",
+    "TopicPartition",
+    "TransactionAborted",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)

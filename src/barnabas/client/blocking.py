@@ -1,14 +1,13 @@
-"""One connection to one broker on a plain socket: a request out, its answer in.
+"""Blocking connection to one broker on a plain socket.
 
-For whoever has a thread of its own, as Spark's tasks have: nothing is gained by an event loop there. The
-protocol is `session`'s; here is the socket.
+It serves callers with a thread of their own, such as Spark's tasks: an event loop gains nothing there. The
+protocol is in `session`; the socket is here.
 
-`post` and `take` are the two halves of `ask`: a reader posts its next fetch before it decodes the
-answer to the last one, so that the broker and the network work meanwhile. Answers come in the order of
-the requests. Each answer has memory of its own for as long as somebody holds it.
+`post` and `take` are the two halves of `ask`. A reader posts its next fetch before it decodes the previous
+answer, so that broker and network work meanwhile. Answers arrive in the order of their requests. Each answer
+owns its memory for as long as the caller holds it.
 
-An answer that is waited for, and a request that is sent, has its time as a whole, into however many pieces
-the peer cuts it.
+A timeout covers a whole request or a whole answer, into however many pieces the peer cuts it.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, Self, TypeVar
 
-from barnabas.client.frames import Allocate, BrokenStream, zeroed
-from barnabas.client.opening import (
+from barnabas.client.core.connect_errors import reason, unreachable
+from barnabas.client.core.frames import Allocate, BrokenStream, zeroed
+from barnabas.client.core.handshake import (
     Ask,
     Conversation,
-    advance,
     authenticate,
     authenticates_again_after_ms,
     open_session,
 )
-from barnabas.client.reasons import reason, unreachable
-from barnabas.client.security_settings import PLAINTEXT, Secured
-from barnabas.client.session import Pending, Session
+from barnabas.client.core.session import Pending, Session
+from barnabas.client.security.settings import PLAINTEXT, Secured
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import Clock, SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError, NetworkException
-from barnabas.protocol.declarations import Buffer
-from barnabas.protocol.schema import Message
+from barnabas.core.steps import drive
+from barnabas.protocol.schema.declarations import Buffer
+from barnabas.protocol.schema.message import Message
 from barnabas.security.sasl.client import Login
 
 Response = TypeVar("Response", bound=Message)
 
 _BUFFERS_PER_SEND_MAX: Final = 512
-"""Below every system's limit for one `sendmsg`."""
+"""Below the limit of every operating system for one `sendmsg`."""
 
 
 class Connection:
-    """Open one with `connect`; after any error it is closed and stays so."""
+    """Connection that `connect` opens. After any error it is closed and stays closed."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class Connection:
         self._login = login
         self._authenticates_again_ms = math.inf
         self._arrived: deque[Any] = deque()
-        """Answers that are yet to be taken."""
+        """Answers that `take` has not returned yet."""
 
     @classmethod
     def connect(
@@ -81,7 +80,7 @@ class Connection:
         allocate: Allocate = zeroed,
         clock: Clock | None = None,
     ) -> Self:
-        """A connection that knows what its broker speaks, or NETWORK_EXCEPTION that says why not."""
+        """Open a connection and settle the API versions, or raise NETWORK_EXCEPTION with the reason."""
         try:
             stream = socket.create_connection(endpoint, connect_timeout_ms / 1_000)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -107,13 +106,13 @@ class Connection:
         self._socket.close()
 
     def version_for(self, request_class: type[Message], version_max: int | None = None) -> int:
-        """The highest version, up to `version_max`, that both sides have of a request."""
+        """Highest version of a request, up to `version_max`, that client and broker share."""
         return self._session.version_for(request_class, version_max)
 
     def ask(
         self, request: Message, response_class: type[Response], *, version_max: int | None = None
     ) -> Response:
-        """The answer to `request`; those to what was posted before are kept for `take`."""
+        """Send a request and wait for its answer. Answers to posted requests are kept for `take`."""
         self.post(request, response_class, version_max=version_max)
         while self._session.pending:
             self._receive()
@@ -124,31 +123,31 @@ class Connection:
     def post(
         self, request: Message, response_class: type[Message], *, version_max: int | None = None
     ) -> None:
-        """Send; the answer is to be taken later."""
+        """Send a request. `take` returns its answer later."""
         version = self._session.version_for(type(request), version_max)
         if self._clock.monotonic_ms() >= self._authenticates_again_ms:
             self._authenticate_again()
         self._write(request, response_class, version)
 
     def take(self) -> Any:
-        """The answer to the oldest request that was posted."""
+        """Answer to the oldest posted request."""
         while not self._arrived:
             self._receive()
         return self._arrived.popleft()
 
     def _write(self, request: Message, response_class: type[Message], version: int) -> None:
         if self.is_closed:
-            raise self._session.lost("closed here")
+            raise self._session.lost("closed by this client")
         try:
             self._send(self._session.ask(request, response_class, version, Pending()))
         except OSError as error:
             raise self._lost(reason(error)) from error
 
     def _receive(self) -> None:
-        """Until the answer to the oldest open request is there, and what came with it."""
+        """Receive until the oldest open request has its answer. Further answers may arrive with it."""
         session = self._session
         if not session.pending:
-            raise session.lost("closed here")
+            raise session.lost("closed by this client")
         open_requests, size = len(session.pending), 1
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         try:
@@ -168,7 +167,7 @@ class Connection:
         return self._session.lost(why)
 
     def _wait_until(self, deadline_ms: float) -> None:
-        """How long the socket's next call may take."""
+        """Limit the socket's next call to the time that is left."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0:
             raise TimeoutError
@@ -194,7 +193,7 @@ class Connection:
                 waiting[0] = waiting[0][sent:]
 
     def _authenticate_again(self) -> None:
-        """With nothing else under way: what was posted is received first, for those who will take it."""
+        """Authenticate again (KIP-368) with no request in flight: posted requests are received first."""
         assert self._login is not None
         while self._session.pending:
             self._receive()
@@ -205,11 +204,13 @@ class Connection:
             raise
 
     def _converse(self, conversation: Conversation) -> None:
-        step = advance(conversation, None)
-        while isinstance(step, Ask):
-            self._write(step.request, step.response_class, step.version)
-            self._receive()
-            step = advance(conversation, self._arrived.pop())
+        lifetime_ms = drive(conversation, self._answer_to)
         self._authenticates_again_ms = math.inf
-        if step:
-            self._authenticates_again_ms = self._clock.monotonic_ms() + authenticates_again_after_ms(step)
+        if lifetime_ms:
+            delay_ms = authenticates_again_after_ms(lifetime_ms)
+            self._authenticates_again_ms = self._clock.monotonic_ms() + delay_ms
+
+    def _answer_to(self, step: Ask) -> Any:
+        self._write(step.request, step.response_class, step.version)
+        self._receive()
+        return self._arrived.pop()

@@ -1,9 +1,9 @@
-"""One member of a consumer group that reads one topic, by the classic protocol.
+"""Member of a consumer group that reads one topic, by the classic protocol.
 
-To join is to wait for the others: JoinGroup returns when everybody has come, and names a leader, which
-divides the partitions (here in ranges, as every Kafka client can) and hands them out with SyncGroup. From
-then on a heartbeat says that the member lives, and its answer when to join again. Offsets are committed under
-the generation in which they were read, so that a member which was taken for dead cannot move the group back.
+JoinGroup returns when every member has joined, and names a leader. The leader divides the partitions in
+ranges, as every Kafka client can, and hands them out with SyncGroup. From then on heartbeats keep the member
+in the group, and their answers request a rejoin. Offsets are committed under the generation in which they
+were read, so that an expired member cannot move the group back.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.groups import Groups, assigned_partitions, commit_request
-from barnabas.client.steps import ClusterUnreachable, Steps, raise_for
+from barnabas.client.admin.groups import Groups, assigned_partitions, commit_request
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import ClusterUnreachable, Steps, raise_for
 from barnabas.core.errors import (
     IllegalGeneration,
     KafkaError,
@@ -50,22 +50,25 @@ T = TypeVar("T")
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
 ANSWERED_WITHIN_MS = REBALANCE_TIMEOUT_MS + 5_000
-"""Who joins waits for the others, no longer: a coordinator whose machine lost its power does not say so."""
+"""Timeout of JoinGroup: a rebalance lasts this long at most, and a coordinator without power never answers.
+"""
 HEARTBEAT_INTERVAL_MS = 3_000
 CONSUMER = "consumer"
 RANGE = "range"
 VERSION_PREFIX = b"\0\0"
-"""Of what consumers say to each other: version 0 has all that is needed here."""
+"""Version of the consumer protocol's metadata: version 0 has every field that is needed here."""
 
 _REJOIN = (IllegalGeneration, RebalanceInProgress, UnknownMemberId)
 
 
 class GroupMember:
-    """Use it as a context: leaving it leaves the group, so that the others need not wait for the session."""
+    """Group member, used as a context. Its exit leaves the group, so that others need not wait for the
+    session.
+    """
 
     def __init__(self, cluster: ClusterClient, group_id: str, topic: str) -> None:
         self.must_rejoin = asyncio.Event()
-        """Set when the group's members change, or this one is no member any more."""
+        """Set when the group rebalances, or when the coordinator no longer knows this member."""
         self._cluster = cluster
         self._groups = Groups(cluster)
         self._group_id = group_id
@@ -83,19 +86,19 @@ class GroupMember:
     ) -> None:
         await self._stop_heartbeats()
         if self._member_id:
-            # Whoever is interrupted between reading and committing has still read.
+            # An interrupt between reading and committing does not undo the reading.
             with suppress(KafkaError, ClusterUnreachable):
                 await self.commit({})
         if self._member_id:
             request = LeaveGroupRequest(
                 group_id=self._group_id, members=[MemberIdentity(member_id=self._member_id)]
             )
-            # The session ends by itself if the group cannot be told.
+            # The session expires if LeaveGroup cannot be sent.
             with suppress(KafkaError, ClusterUnreachable):
                 await self._cluster.run(self._groups.ask(self._group_id, request, LeaveGroupResponse))
 
     async def join(self) -> list[int]:
-        """Enter the group, or come back to it; returns the partitions to read until `must_rejoin`."""
+        """Join or rejoin the group. Returns the partitions to read until `must_rejoin` is set."""
         await self._stop_heartbeats()
         while True:
             try:
@@ -110,7 +113,7 @@ class GroupMember:
             return partitions
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """What was read before these offsets is done; a generation that is over commits nothing."""
+        """Commit offsets: the next ones to read. The coordinator rejects those of an earlier generation."""
         self._uncommitted.update(offsets)
         if not self._uncommitted:
             return
@@ -127,7 +130,7 @@ class GroupMember:
         self._uncommitted.clear()
 
     async def committed(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Where the group stands in these partitions, as far as it stands anywhere."""
+        """Committed offsets of these partitions, where there are any."""
         offsets = await self._groups.offsets(self._group_id)
         found = {each: offsets.get(TopicPartition(self._topic, each)) for each in partitions}
         return {each: offset for each, offset in found.items() if offset is not None}
@@ -167,7 +170,7 @@ class GroupMember:
         return [each.partition for each in assigned if each.topic == self._topic]
 
     def _divide(self, members: Sequence[JoinGroupResponseMember]) -> Steps[list[SyncGroupRequestAssignment]]:
-        """As the leader: ranges of every topic, for those who asked for it."""
+        """Range assignment of every topic to its subscribers, computed by the group leader."""
         wanted: dict[str, list[str]] = {}
         for each in sorted(members, key=lambda each: each.member_id):
             subscription, _ = ConsumerProtocolSubscription.decode(each.metadata, 0, len(VERSION_PREFIX))
@@ -198,7 +201,7 @@ class GroupMember:
             except KafkaError as error:
                 self._heard(error)
             except ClusterUnreachable:
-                continue  # the reader meets the same, and says so
+                continue  # the consumer meets the same error and raises it
 
     def _heard(self, error: KafkaError) -> None:
         if isinstance(error, UnknownMemberId):
@@ -213,7 +216,7 @@ class GroupMember:
             self._heartbeats = None
 
     async def _retrying(self, attempt: Callable[[], Steps[T]]) -> T:
-        """Errors that pass are waited out, except those that mean to begin again from joining."""
+        """Retry transient errors, except those that require a rejoin."""
 
         def guarded() -> Steps[T | KafkaError]:
             try:
@@ -228,12 +231,12 @@ class GroupMember:
 
 
 def in_ranges(partitions: int, member_ids: Sequence[str]) -> dict[str, list[int]]:
-    """Neighbouring partitions stay together; who comes first gets what does not divide."""
+    """Range assignment: neighbouring partitions stay together; the first members get the remainder."""
     each, left = divmod(partitions, len(member_ids))
     shares: dict[str, list[int]] = {}
     first = 0
-    for place, member_id in enumerate(member_ids):
-        count = each + (place < left)
+    for index, member_id in enumerate(member_ids):
+        count = each + (index < left)
         shares[member_id] = list(range(first, first + count))
         first += count
     return shares

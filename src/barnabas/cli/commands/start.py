@@ -1,0 +1,226 @@
+"""`barnabas start`: a broker or a local cluster, from a properties file and options.
+
+This module imports neither the client nor anything that prints tables: a fast start is a feature.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.support.arguments import parse_address, parse_pairs
+from barnabas.cli.support.exit_codes import INTERRUPTED, Failure, InvalidSettings
+from barnabas.config.derived import SECURED, log_directories
+from barnabas.config.kraft_properties import translate
+from barnabas.config.properties import read_properties
+from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.optional_dependencies import install_command
+from barnabas.node.gc_tuning import collect_seldom
+
+if TYPE_CHECKING:
+    from barnabas.cli.commands.secure import Secured
+    from barnabas.config.broker_config import BrokerConfig
+
+_IDS = frozenset({"broker.id", "node.id"})
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Properties file in Apache Kafka's format.",
+)
+@click.option("--data-dir", metavar="DIR", help="Data directory (log.dirs).")
+@click.option(
+    "--listener",
+    "listeners",
+    multiple=True,
+    metavar="NAME://HOST:PORT",
+    help="Listener (listeners), such as PLAINTEXT://127.0.0.1:9093; may be given several times.",
+)
+@click.option("--broker-id", metavar="N", help="Broker id (broker.id).")
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,…/CHROOT|local",
+    help="ZooKeeper of the cluster (zookeeper.connect); `local` starts one with the broker.",
+)
+@click.option(
+    "--zookeeper-auth",
+    envvar="BARNABAS_ZOOKEEPER_AUTH",
+    metavar="USER:PASSWORD",
+    help="Credentials for ZooKeeper (zookeeper.auth).  [env: BARNABAS_ZOOKEEPER_AUTH]",
+)
+@click.option(
+    "--brokers",
+    metavar="N",
+    type=click.IntRange(1, 100),
+    help="Start a cluster of N brokers, ids 1 to N, on consecutive ports from the listener's.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any setting (see `barnabas config keys`); may be given several times, and wins over all others.",
+)
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Enable TLS, passwords and access rules. Certificates and users are created once.",
+)
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on this address.")
+def start(
+    config_file: Path | None,
+    data_dir: str | None,
+    listeners: tuple[str, ...],
+    broker_id: str | None,
+    zookeeper: str | None,
+    zookeeper_auth: str | None,
+    brokers: int | None,
+    settings: tuple[str, ...],
+    secure: bool,
+    metrics: str | None,
+) -> None:
+    """Start a broker or a local cluster.
+
+    Without options the broker listens on 127.0.0.1:9092 and keeps its data in ~/.local/share/barnabas (under
+    XDG_DATA_HOME if that is set).
+
+    With --brokers it runs one process per broker, with the data in ~/.local/share/barnabas-cluster. It also
+    runs a ZooKeeper unless --zookeeper names one. It restarts processes that exit unexpectedly, and stops all
+    of them in order.
+
+    With --secure it listens on 127.0.0.1:9093 (SASL_SSL) and keeps its data in a directory of its own
+    (barnabas-secure, barnabas-cluster-secure). It prints how to log in.
+    """
+    options = {
+        "log.dirs": data_dir,
+        "listeners": ",".join(listeners) or None,
+        "broker.id": broker_id,
+        "zookeeper.connect": zookeeper,
+        "zookeeper.auth": zookeeper_auth,
+    }
+    chosen = {name: text for name, text in options.items() if text is not None}
+    chosen |= parse_pairs(settings, "--set")
+    properties = _merged({} if config_file is None else _read(config_file), chosen)
+    metrics_address = None if metrics is None else parse_address(metrics, "--metrics")
+
+    from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
+
+    try:
+        secured = _secured(properties, is_cluster=brokers is not None) if secure else None
+        if secured is not None:
+            properties = secured.properties
+        elif config_file is None:
+            _refuse_to_open(properties)
+        if brokers is not None:
+            sys.exit(_run_cluster(properties, brokers, metrics_address, secured))
+        config = BrokerConfig.load(properties)
+    except InvalidConfig as error:
+        raise InvalidSettings(error.message) from None
+
+    sys.exit(_run(config, metrics_address, secured))
+
+
+def _merged(file: dict[str, str], chosen: dict[str, str]) -> dict[str, str]:
+    """Properties of the file and the options, which win. Warns about settings of KRaft."""
+    if chosen.keys() & _IDS:
+        file = {name: text for name, text in file.items() if name not in _IDS}
+    translation = translate(file | chosen)
+    if translation.warning is not None:
+        click.echo(f"barnabas: {translation.warning}", err=True)
+    return translation.properties
+
+
+def _secured(properties: dict[str, str], *, is_cluster: bool) -> Secured:
+    try:
+        from barnabas.cli.commands.secure import Secured  # noqa: PLC0415 - optional dependencies
+    except ImportError as error:
+        raise InvalidSettings(
+            f"--secure needs {error.name}: install it with {install_command('security')}"
+        ) from None
+    return Secured.of(properties, is_cluster=is_cluster)
+
+
+def _refuse_to_open(properties: dict[str, str]) -> None:
+    """Reject a start in the clear of data that --secure made, unless a properties file asks for it."""
+    directory = log_directories({name: properties.get(name) for name in ("log.dirs", "log.dir")})[0]
+    if (directory / SECURED).exists():
+        raise InvalidConfig(f"{directory} belongs to a secured broker: start it with --secure")
+
+
+def _run_cluster(
+    properties: dict[str, str], brokers: int, metrics_address: Endpoint | None, secured: Secured | None
+) -> int:
+    from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415
+    from barnabas.localcluster.local_cluster import ClusterFailed, LocalCluster  # noqa: PLC0415
+
+    users = None if secured is None else secured.home.first_users
+    cluster = LocalCluster(properties, brokers, metrics_address, first_users=users)
+
+    def announce(line: str) -> None:
+        click.echo(line)
+        if secured is not None:
+            configs = [BrokerConfig.load(each) for each in cluster.properties.values()]
+            click.echo("\n".join(secured.welcome(configs)))
+
+    try:
+        cluster.run(announce, _say)
+    except ClusterFailed as error:
+        raise Failure(_ERRNO.sub("", str(error))) from None
+    return 0
+
+
+def _say(name: str, line: str) -> None:
+    """Print a line of a process of the cluster, with the name of the process."""
+    click.echo(f"[{name}] {line}", err=True)
+
+
+def _run(config: BrokerConfig, metrics_address: Endpoint | None, secured: Secured | None) -> int:
+    # Imported here because only a valid configuration needs the broker.
+    collect_seldom()
+    from barnabas.cluster.coordination.contract import StoreLocked  # noqa: PLC0415
+    from barnabas.node.main import StartupFailed, run  # noqa: PLC0415
+
+    welcome: list[str] = []
+    try:
+        if secured is not None:
+            welcome = secured.prepare(config)
+        return run(config, metrics_address, welcome)
+    except StartupFailed as error:
+        if isinstance(error.__cause__, InvalidConfig):
+            raise InvalidSettings(error.__cause__.message) from None
+        message = _ERRNO.sub("", str(error))
+        if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
+            option = "--listener" if message.startswith("cannot listen") else "--metrics"
+            message += f"; stop what uses it, or choose another {option}"
+        raise Failure(message) from None
+    except KeyboardInterrupt:
+        # The second Ctrl-C asks for an exit without waiting.
+        click.echo("barnabas: stopped at once; the next start recovers the logs", err=True)
+        return INTERRUPTED
+    except StoreLocked:
+        directory = config.log_dirs[0]
+        raise Failure(
+            f"another broker is running on {directory}; stop it, or choose another --data-dir"
+        ) from None
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return read_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSettings(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidSettings(f"cannot read {path}: it is not UTF-8 text") from None
+    except ValueError as error:
+        raise InvalidSettings(f"cannot read {path}: {error}") from None

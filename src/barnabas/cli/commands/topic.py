@@ -1,0 +1,242 @@
+"""`barnabas topic`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from barnabas.cli.support.arguments import parse_pairs
+from barnabas.cli.support.completion import complete_topic
+from barnabas.cli.support.output import json_option, print_json, print_table
+from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
+from barnabas.client.admin.topic_records import partition_sizes
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.cluster_state import Topic
+from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.protocol.config_numbers import ResourceType
+
+_LOST_WITH = {
+    "__consumer_offsets": "the offsets of all consumer groups",
+    "__transaction_state": "the state of all transactions",
+}
+assert _LOST_WITH.keys() == INTERNAL_TOPICS
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of partitions; default: the broker's num.partitions.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of replicas; default: the broker's.",
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if it exists already.")
+@bootstrap_option
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: Bootstrap,
+) -> None:
+    """Create the topic NAME."""
+    settings = parse_pairs(configs, "--config")
+
+    async def action(cluster: ClusterClient) -> str:
+        try:
+            await Admin(cluster).create_topic(
+                name,
+                partitions=partitions or -1,
+                replication_factor=replication_factor or -1,
+                configs=settings,
+            )
+        except TopicAlreadyExists:
+            if not if_not_exists:
+                raise
+            return f"topic {name} exists already"
+        return f"created topic {name}"
+
+    click.echo(run(bootstrap, action))
+
+
+@topic.command(name="list")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
+@json_option
+@bootstrap_option
+def list_(internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
+    """List the topics, one per line."""
+    topics = run(bootstrap, lambda cluster: Admin(cluster).list_topics())
+    shown = [each for each in topics if internal or not each.is_internal]
+    if as_json:
+        print_json([{"name": each.name, "partitions": len(each.partitions)} for each in shown])
+        return
+    for each in shown:
+        click.echo(each.name)
+
+
+@topic.command()
+@click.argument("names", nargs=-1, shell_complete=complete_topic)
+@click.option("--internal", is_flag=True, help="Without NAMES: include internal topics.")
+@json_option
+@bootstrap_option
+def describe(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
+    """Show partitions, replicas and settings of the topics NAMES, or of all."""
+
+    async def action(cluster: ClusterClient) -> list[tuple[Topic, dict[str, str]]]:
+        admin = Admin(cluster)
+        topics = await (admin.describe_topics(names) if names else admin.list_topics())
+        shown = [each for each in topics if names or internal or not each.is_internal]
+        return [(each, await _own_settings(admin, each.name)) for each in shown]
+
+    described = run(bootstrap, action)
+    if as_json:
+        print_json([_as_json(each, settings) for each, settings in described])
+        return
+    for each, settings in described:
+        click.echo(f"{each.name}  id {each.topic_id}  partitions {len(each.partitions)}")
+        if settings:
+            click.echo("  " + "  ".join(f"{key}={value}" for key, value in settings.items()))
+        print_table(
+            ("partition", "leader", "replicas", "isr"),
+            [
+                (str(at.index), _leader(at.leader_id), _ids(at.replicas), _ids(at.isr))
+                for at in each.partitions
+            ],
+        )
+
+
+@topic.command()
+@click.argument("name", shell_complete=complete_topic)
+@json_option
+@bootstrap_option
+def offsets(name: str, as_json: bool, bootstrap: Bootstrap) -> None:
+    """Show first offset, next offset and size on the leader's disk of every partition of NAME."""
+    sizes = run(bootstrap, lambda cluster: partition_sizes(cluster, name))
+    if as_json:
+        print_json([asdict(each) for each in sizes])
+        return
+    rows = [(each.partition, each.start_offset, each.end_offset, each.size_bytes) for each in sizes]
+    print_table(("partition", "begins at", "next", "bytes"), [tuple(map(str, row)) for row in rows])
+
+
+@topic.command()
+@click.argument("name", shell_complete=complete_topic)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="New number of partitions; it can only grow.",
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a setting.")
+@click.option(
+    "--delete-config", "removals", multiple=True, metavar="KEY", help="Return a setting to its default."
+)
+@bootstrap_option
+def alter(
+    name: str,
+    partitions: int | None,
+    configs: tuple[str, ...],
+    removals: tuple[str, ...],
+    bootstrap: Bootstrap,
+) -> None:
+    """Add partitions to the topic NAME, or change its settings."""
+    changes = parse_pairs(configs, "--config")
+    if partitions is None and not changes and not removals:
+        raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
+
+    async def action(cluster: ClusterClient) -> None:
+        admin = Admin(cluster)
+        if changes or removals:
+            await admin.alter_configs(ResourceType.TOPIC, name, changes=changes, removals=removals)
+        if partitions is not None:
+            await admin.add_partitions(name, partitions)
+
+    run(bootstrap, action)
+    click.echo(f"altered topic {name}")
+
+
+@topic.command()
+@click.argument("names", nargs=-1, shell_complete=complete_topic, required=True)
+@click.option("--if-exists", is_flag=True, help="Succeed if it does not exist.")
+@click.option(
+    "--force", is_flag=True, help="Delete internal topics too, with the state of the cluster in them."
+)
+@bootstrap_option
+def delete(names: tuple[str, ...], if_exists: bool, force: bool, bootstrap: Bootstrap) -> None:
+    """Delete the topics NAMES and all their records.
+
+    Internal topics hold the state of the cluster: __consumer_offsets has all consumer groups with their
+    offsets, __transaction_state all transactions. Only --force deletes them.
+    """
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal and not force:
+        raise click.UsageError(_internal_topics_kept(internal))
+
+    async def action(cluster: ClusterClient) -> None:
+        for name in names:
+            try:
+                await Admin(cluster).delete_topic(name)
+            except UnknownTopicOrPartition:
+                if not if_exists:
+                    raise
+                click.echo(f"there is no topic {name}")
+            else:
+                click.echo(f"deleted topic {name}")
+
+    run(bootstrap, action)
+
+
+def _internal_topics_kept(names: list[str]) -> str:
+    lost = "; ".join(f"{name} holds {_LOST_WITH[name]}" for name in names)
+    return f"internal topics are not deleted without --force: {lost}"
+
+
+async def _own_settings(admin: Admin, name: str) -> dict[str, str]:
+    """Settings of the topic itself, without defaults."""
+    settings = await admin.describe_configs(ResourceType.TOPIC, name)
+    return {each.name: each.value or "" for each in settings if each.source == "topic"}
+
+
+def _as_json(each: Topic, settings: dict[str, str]) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "topic_id": str(each.topic_id),
+        "is_internal": each.is_internal,
+        "configs": settings,
+        "partitions": [
+            {
+                "partition": at.index,
+                "leader": at.leader_id,
+                "leader_epoch": at.leader_epoch,
+                "replicas": list(at.replicas),
+                "isr": list(at.isr),
+                "offline_replicas": list(at.offline),
+            }
+            for at in each.partitions
+        ],
+    }
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _leader(broker_id: int) -> str:
+    return "none" if broker_id < 0 else str(broker_id)

@@ -1,0 +1,234 @@
+"""`barnabas user`: SCRAM users, in a running cluster or in its store.
+
+The password comes from a prompt, or from standard input if that is no terminal. It never comes from the
+command line, which every user of the machine can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from barnabas.cli.support.exit_codes import Failure, InvalidSettings, failure_for
+from barnabas.cli.support.output import json_option, print_json, print_table
+from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
+from barnabas.client.admin.scram_users import ScramUsers
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.derived import SECURED
+from barnabas.core.errors import ClusterAuthorizationFailed, InvalidConfig, KafkaError
+from barnabas.protocol.config_numbers import ResourceType
+from barnabas.security.credentials.scram_credential import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    ScramCredential,
+    ScramMechanism,
+)
+from barnabas.security.http.access import hashed_password
+
+T = TypeVar("T")
+MECHANISMS = [each.mechanism_name for each in ScramMechanism]
+_USUAL = ScramMechanism.SHA_256
+_ENABLED = "sasl.enabled.mechanisms"
+
+
+_iterations = click.option(
+    "--iterations",
+    type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX),
+    default=2 * ITERATIONS_MIN,
+    show_default=True,
+    help="Iterations of the password hash: more make guessing slower.",
+)
+
+
+def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for direct access to the store, without a broker."""
+    command = click.option(
+        "--zookeeper",
+        metavar="HOST:PORT",
+        help="Write to ZooKeeper directly, with an optional /chroot, when no broker is running yet.",
+    )(command)
+    return click.option(
+        "--data-dir",
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Write to the store in this data directory, of a broker that is not running.",
+    )(command)
+
+
+@click.group()
+def user() -> None:
+    """Add, list and delete SCRAM users."""
+
+
+@user.command()
+@click.argument("name")
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    type=click.Choice(MECHANISMS),
+    help="Mechanism of the credential; may be given twice.  [default: the SCRAM mechanisms of the brokers'"
+    f" listeners; {MECHANISMS[0]} where they have none or are not known]",
+)
+@_iterations
+@store_options
+@bootstrap_option
+def add(
+    name: str,
+    mechanisms: tuple[str, ...],
+    iterations: int,
+    zookeeper: str | None,
+    data_dir: Path | None,
+    bootstrap: Bootstrap,
+) -> None:
+    """Add a user, or change the password of one.
+
+    The password comes from a prompt or from standard input. The request goes to a broker. For the first user
+    of a cluster no broker can authenticate a request yet: use --data-dir or --zookeeper.
+    """
+    password = _password()
+    config = _store(zookeeper, data_dir)
+    if config is None:
+
+        async def added(cluster: ClusterClient) -> list[ScramMechanism]:
+            wanted = _named(mechanisms) or await _offered(cluster, bootstrap)
+            for mechanism in wanted:
+                await ScramUsers(cluster).put(name, mechanism, password, iterations)
+            return wanted
+
+        stored = run(bootstrap, added)
+    else:
+        from barnabas.localcluster.stored_users import put_user  # noqa: PLC0415 - rarely needed
+
+        stored = _named(mechanisms) or [_of_data_directory(data_dir)]
+        for each in stored:
+            _in_store(put_user(config, name, each, ScramCredential.derive(each, password, iterations)))
+    click.echo(f"user {name} can log in by {', '.join(each.mechanism_name for each in stored)}")
+
+
+@user.command(name="hash")
+@click.argument("name")
+@_iterations
+def hash_(name: str, iterations: int) -> None:
+    """Print a line for a users file (http.users.file), with a hash of the password."""
+    click.echo(f"{name}={hashed_password(_password(), iterations)}")
+
+
+@user.command(name="list")
+@json_option
+@store_options
+@bootstrap_option
+def list_(as_json: bool, zookeeper: str | None, data_dir: Path | None, bootstrap: Bootstrap) -> None:
+    """List the SCRAM users and their mechanisms; never a credential."""
+    config = _store(zookeeper, data_dir)
+    if config is None:
+        listed = run(bootstrap, lambda cluster: ScramUsers(cluster).list())
+        found = {each.name: each.iterations for each in listed}
+    else:
+        from barnabas.localcluster.stored_users import list_users  # noqa: PLC0415 - rarely needed
+
+        found = _in_store(list_users(config))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (name, mechanism, str(iterations))
+        for name, by_mechanism in sorted(found.items())
+        for mechanism, iterations in by_mechanism.items()
+    ]
+    print_table(("user", "mechanism", "iterations"), rows)
+
+
+@user.command()
+@click.argument("name")
+@store_options
+@bootstrap_option
+def delete(name: str, zookeeper: str | None, data_dir: Path | None, bootstrap: Bootstrap) -> None:
+    """Delete all SCRAM credentials of a user."""
+    config = _store(zookeeper, data_dir)
+    if config is None:
+
+        async def deleted(users: ScramUsers) -> None:
+            had = [each.iterations for each in await users.list() if each.name == name]
+            present = [each for each in ScramMechanism if had and each.mechanism_name in had[0]]
+            await users.delete(name, present or list(ScramMechanism))
+
+        run(bootstrap, lambda cluster: deleted(ScramUsers(cluster)))
+    else:
+        from barnabas.localcluster.stored_users import delete_user  # noqa: PLC0415 - rarely needed
+
+        _in_store(delete_user(config, name))
+    click.echo(f"user {name} can no longer log in by SCRAM")
+
+
+def _named(names: Collection[str]) -> list[ScramMechanism]:
+    return [each for each in ScramMechanism if each.mechanism_name in names]
+
+
+async def _offered(cluster: ClusterClient, bootstrap: Bootstrap) -> list[ScramMechanism]:
+    """SCRAM mechanisms of the listeners of all brokers. The mechanism of this connection stands in where the
+    settings of a broker may not be read.
+    """
+    own = bootstrap.security.sasl
+    found = set() if own is None else {own.mechanism}
+    await cluster.refresh(())
+    try:
+        for broker_id in list(cluster.state.brokers):
+            for setting in await Admin(cluster).describe_configs(ResourceType.BROKER, str(broker_id)):
+                if setting.name.endswith(_ENABLED) and setting.value:
+                    found.update(each.strip().upper() for each in setting.value.split(","))
+    except ClusterAuthorizationFailed:
+        pass  # the change of the user is authorized apart
+    return _named(found) or [_USUAL]
+
+
+def _of_data_directory(directory: Path | None) -> ScramMechanism:
+    """Mechanism of `start --secure`, if it has made the directory."""
+    if directory is None or not (directory / SECURED).exists():
+        return _USUAL
+    from barnabas.localcluster.secure_setup import MECHANISM  # noqa: PLC0415 - optional dependencies
+
+    return MECHANISM
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise InvalidSettings("the password is empty: type it, or give it on standard input")
+    return password
+
+
+def _store(zookeeper: str | None, data_dir: Path | None) -> BrokerConfig | None:
+    """Settings of the store. None means that a broker is asked."""
+    if zookeeper is not None and data_dir is not None:
+        raise click.UsageError("--zookeeper and --data-dir exclude each other")
+    if zookeeper is None and data_dir is None:
+        return None
+    given = {"zookeeper.connect": zookeeper} if zookeeper is not None else {"log.dirs": str(data_dir)}
+    try:
+        return BrokerConfig.load({"broker.id": "0", **given})
+    except InvalidConfig as error:
+        raise InvalidSettings(error.message) from None
+
+
+def _in_store(work: Coroutine[Any, Any, T]) -> T:
+    from barnabas.cluster.coordination.contract import CoordinationError, StoreLocked  # noqa: PLC0415 - likewise
+
+    try:
+        return asyncio.run(work)
+    except StoreLocked:
+        raise Failure("a broker has this store open: leave --data-dir out to ask the broker") from None
+    except CoordinationError as error:
+        raise Failure(f"the store cannot be reached: {error!r}") from None
+    except KafkaError as error:
+        raise failure_for(error) from None

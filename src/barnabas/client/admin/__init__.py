@@ -1,0 +1,1 @@
+"""Administrative requests, by subject."""

@@ -1,0 +1,79 @@
+"""Records of a topic: offsets and sizes of its partitions, and DeleteRecords.
+
+Each leader answers for its own partitions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import list_offsets
+from barnabas.client.core.steps import Steps, ask, raise_for
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
+
+DELETE_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSize:
+    partition: int
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+
+
+async def partition_sizes(cluster: ClusterClient, topic: str) -> list[PartitionSize]:
+    """Sizes by partition. Compacted records count in the offsets, not in the size."""
+    partitions = (await cluster.topic(topic)).partitions
+    indexes = [each.index for each in partitions]
+    starts = await list_offsets(cluster, topic, indexes, EARLIEST)
+    ends = await list_offsets(cluster, topic, indexes, LATEST)
+    by_leader: defaultdict[int, list[int]] = defaultdict(list)
+    for each in partitions:
+        by_leader[each.leader_id].append(each.index)
+    sizes: dict[int, int] = {}
+    for leader, led in by_leader.items():
+        request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=led)])
+        answer = await cluster.run(ask(leader, request, DescribeLogDirsResponse))
+        for directory in answer.results:
+            for row in (row for each in directory.topics for row in each.partitions):
+                if not row.is_future_key:
+                    sizes[row.partition_index] = row.partition_size
+    return [PartitionSize(index, starts[index], ends[index], sizes.get(index, 0)) for index in indexes]
+
+
+async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+    """Delete the records before an offset in each partition; returns the new first offsets."""
+
+    def attempt() -> Steps[dict[int, int]]:
+        found = yield from cluster.state.topic(topic)
+        by_leader: defaultdict[int, list[DeleteRecordsPartition]] = defaultdict(list)
+        for index, offset in before.items():
+            row = DeleteRecordsPartition(partition_index=index, offset=offset)
+            by_leader[found.partitions[index].leader_id].append(row)
+        starts: dict[int, int] = {}
+        for leader, rows in by_leader.items():
+            request = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=DELETE_TIMEOUT_MS
+            )
+            answer = yield from ask(leader, request, DeleteRecordsResponse)
+            for at in answer.topics[0].partitions:
+                raise_for(at.error_code, None, f"deleting from partition {at.partition_index} of {topic}")
+                starts[at.partition_index] = at.low_watermark
+        return starts
+
+    return await cluster.run_with_retries(attempt)

@@ -1,0 +1,1 @@
+"""Asyncio client: connections, producer, consumer."""

@@ -1,0 +1,1 @@
+"""Security settings of clients: TLS, SASL, Kerberos."""
