@@ -1,30 +1,35 @@
 """`format("barnabas")`: Kafka topics on Spark, in Python, without a jar.
 
-Spark looks for modules named `pyspark_*` and takes the `DefaultSource` of each, so installing this
-package is all it takes. Read `source` for what Spark calls; `reader` and `stream_reader` plan on the
-driver; `fetch` and `decode` run in the tasks; `writer` and `sink` go the other way.
+Spark imports every module named `pyspark_*` and registers its `DefaultSource`, so installing this package is
+enough.
 
-Executors need this package, `barnabas`, numpy, pyarrow, crc32c, and of cramjam, lz4 and zstandard
-those whose codecs their topics use.
+- `source`: the data source that Spark calls.
+- `readers`: the driver plans offset ranges; tasks fetch and decode them.
+- `writers`: tasks write rows; the driver commits them.
+- `produce`: rows to record batches to Produce requests.
 
-Spark has a Python process for each step on the way to a query, and each of them imports this package.
-So it imports nothing before it is asked for.
+Executors need this package, `barnabas`, numpy, pyarrow and crc32c. They also need those of cramjam, lz4 and
+zstandard whose codecs the topics use.
+
+Spark starts a Python process for each step of planning a query, and each process imports this package. So the
+package imports a module only when one of its names is used. No subpackage may have the name of one of these
+functions: importing it would replace the function.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_barnabas.interpreter import use_this_python
+from pyspark_barnabas.worker.python_executable import use_this_python
 
 if TYPE_CHECKING:
-    from pyspark_barnabas.arrange import exactly_once, exactly_once_batch_writer
     from pyspark_barnabas.engines import read, read_segments, read_stream
     from pyspark_barnabas.source import BarnabasDataSource as DefaultSource
+    from pyspark_barnabas.writers.repartition import exactly_once, exactly_once_batch_writer
 
-_HOMES: Final = {
+_MODULES: Final = {
     "DefaultSource": ("source", "BarnabasDataSource"),
-    "exactly_once": ("arrange", "exactly_once"),
-    "exactly_once_batch_writer": ("arrange", "exactly_once_batch_writer"),
+    "exactly_once": ("writers.repartition", "exactly_once"),
+    "exactly_once_batch_writer": ("writers.repartition", "exactly_once_batch_writer"),
     "read": ("engines", "read"),
     "read_segments": ("engines", "read_segments"),
     "read_stream": ("engines", "read_stream"),
@@ -34,10 +39,10 @@ use_this_python()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home, there = _HOMES[name]
-    found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), there)
+    module, attribute = _MODULES[name]
+    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found
 
 

@@ -1,8 +1,10 @@
-"""One switch for who reads: `auto`, `python`, `jvm` or `segments`.
+"""Choice of the reading engine: `auto`, `python`, `jvm` or `segments`.
 
-`python` is `format("barnabas")`. `jvm` is Spark's own Kafka connector, if its classes are there; the
-package that fits has the version of the PySpark that runs. `segments` reads files. `auto` takes the
-JVM connector when it is there and the query uses nothing that only the other has, else `python`.
+- `python` is `format("barnabas")`.
+- `jvm` is Spark's own Kafka connector, where its classes are on the class path. Its package has the version
+  of the running PySpark.
+- `segments` reads closed segment files.
+- `auto` takes the JVM connector where it is available and the query uses no option that only `python` has.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ from typing import Any, Final
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_barnabas.arrange import connector_options
-from pyspark_barnabas.options import OptionError
+from pyspark_barnabas.shared.options import OptionError
+from pyspark_barnabas.writers.repartition import connector_options
 
 ENGINES: Final = ("auto", "python", "jvm", "segments")
-PYTHON_ONLY: Final = frozenset({"columns", "manifest"})
+PYTHON_ONLY: Final = frozenset({"columns", "manifest", "offsetsAtRead"})
 _JVM_PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
 def jvm_package() -> str:
-    """For `spark.jars.packages`."""
+    """Maven coordinates of Spark's Kafka connector, for `spark.jars.packages`."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 
@@ -30,7 +32,7 @@ def has_jvm_connector(spark: SparkSession) -> bool:
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         jvm.java.lang.Class.forName(_JVM_PROVIDER, False, loader)
-    except Exception:  # noqa: BLE001 - whatever py4j makes of ClassNotFoundException
+    except Exception:  # noqa: BLE001 - py4j raises its own types for ClassNotFoundException
         return False
     return True
 
@@ -47,19 +49,19 @@ def choose(spark: SparkSession, engine: str, options: dict[str, str]) -> str:
 
 
 def read(spark: SparkSession, *, engine: str = "auto", **options: Any) -> DataFrame:
-    """A batch of a topic's records."""
+    """Batch of the records of a topic."""
     return _loaded(spark, spark.read, engine, options)
 
 
 def read_stream(spark: SparkSession, *, engine: str = "auto", **options: Any) -> DataFrame:
-    """A stream of a topic's records."""
+    """Stream of the records of a topic."""
     return _loaded(spark, spark.readStream, engine, options)
 
 
 def read_segments(
     spark: SparkSession, path: str, *, topics: list[str] | None = None, **options: Any
 ) -> DataFrame:
-    """Closed segments of the manifest at `path` (a file, or a log directory that has one)."""
+    """Closed segments of the manifest at `path`: a manifest file, or a log directory that holds one."""
     given = {"subscribe": ",".join(topics)} if topics else {}
     if not topics and not {"subscribe", "subscribePattern", "assign"} & set(options):
         given = {"subscribePattern": ".*"}

@@ -1,7 +1,7 @@
-"""What Spark sees: one data source that makes readers and writers out of options.
+"""Spark data source `barnabas`: makes readers and writers from options.
 
-Options are checked here, on the driver, before anything runs. Spark asks each question in a process that was
-started for it, so each answer imports only what it needs: hence the imports inside.
+The driver checks the options here, before any task runs. Spark starts a process for each question, so each
+method imports only the modules that its answer needs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_barnabas import options as parse
-from pyspark_barnabas.columns import spark_schema
-from pyspark_barnabas.options import OptionError, Options
+from pyspark_barnabas.shared import options as parse
+from pyspark_barnabas.shared.columns import spark_schema
+from pyspark_barnabas.shared.options import OptionError, Options
 
 
 class BarnabasDataSource(DataSource):
@@ -31,20 +31,20 @@ class BarnabasDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         options = Options(self.options)
         if _engine(options) == "segments":
-            from pyspark_barnabas.segments import SegmentReader  # noqa: PLC0415
+            from pyspark_barnabas.readers.segments import SegmentReader  # noqa: PLC0415
 
             return SegmentReader(options)
-        from pyspark_barnabas.reader import BatchReader  # noqa: PLC0415
+        from pyspark_barnabas.readers.batch_reader import BatchReader  # noqa: PLC0415
 
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
         options = Options(self.options)
         if _engine(options) == "segments":
-            from pyspark_barnabas.segment_stream import SegmentStreamReader  # noqa: PLC0415
+            from pyspark_barnabas.readers.segment_stream import SegmentStreamReader  # noqa: PLC0415
 
             return SegmentStreamReader(options)
-        from pyspark_barnabas.stream_reader import StreamReader  # noqa: PLC0415
+        from pyspark_barnabas.readers.stream_reader import StreamReader  # noqa: PLC0415
 
         return StreamReader(options)
 
@@ -53,10 +53,10 @@ class BarnabasDataSource(DataSource):
             raise OptionError("a topic cannot be overwritten: use mode append")
         options = Options(self.options)
         if _is_exactly_once(options):
-            from pyspark_barnabas.sink import ExactlyOnceBatchWriter  # noqa: PLC0415
+            from pyspark_barnabas.writers.sink import ExactlyOnceBatchWriter  # noqa: PLC0415
 
             return ExactlyOnceBatchWriter(options, schema)
-        from pyspark_barnabas.writer import BatchWriter  # noqa: PLC0415
+        from pyspark_barnabas.writers.writer import BatchWriter  # noqa: PLC0415
 
         return BatchWriter(options, schema)
 
@@ -65,10 +65,10 @@ class BarnabasDataSource(DataSource):
             raise OptionError("a topic is append-only: use output mode append, or update with foreachBatch")
         options = Options(self.options)
         if _is_exactly_once(options):
-            from pyspark_barnabas.sink import ExactlyOnceStreamWriter  # noqa: PLC0415
+            from pyspark_barnabas.writers.sink import ExactlyOnceStreamWriter  # noqa: PLC0415
 
             return ExactlyOnceStreamWriter(options, schema)
-        from pyspark_barnabas.writer import StreamWriter  # noqa: PLC0415
+        from pyspark_barnabas.writers.writer import StreamWriter  # noqa: PLC0415
 
         return StreamWriter(options, schema)
 

@@ -1,0 +1,1 @@
+"""Rows to batches, and batches to brokers."""

@@ -1,0 +1,1 @@
+"""Reading topics as streams and batches."""

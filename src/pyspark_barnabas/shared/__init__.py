@@ -1,0 +1,1 @@
+"""Options, cluster access and schemas for readers and writers."""

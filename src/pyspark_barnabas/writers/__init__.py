@@ -1,0 +1,1 @@
+"""Writers of the data source: at least once, and exactly once in transactions."""

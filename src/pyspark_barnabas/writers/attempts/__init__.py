@@ -1,0 +1,1 @@
+"""Attempts at a task: claims, staging, copies and markers."""
