@@ -1,8 +1,11 @@
 """Data pipelines on Spark Structured Streaming: the role of Kafka Connect.
 
-`spec` is what a pipeline says, judged without Spark. `service` keeps pipelines in a compacted topic,
-supervises them and answers a Connect-shaped HTTP interface. `spark` runs one, in a process of its own,
-and reports its `progress`. Importing this package imports no Spark.
+- `spec`: the options of a pipeline, and its validation without Spark.
+- `service`: stores pipelines in a compacted topic, supervises them and serves an HTTP interface like
+  Connect's.
+- `spark`: runs one pipeline in its own process and reports its `progress`.
+
+Importing this package imports no Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ __all__ = ["Pipeline"]
 
 def __getattr__(name: str) -> Any:
     if name == "Pipeline":
-        from barnabas.pipelines.spark.pipeline import Pipeline  # noqa: PLC0415 - it is heavy, and rarely asked for
+        from barnabas.pipelines.spark.pipeline import Pipeline  # noqa: PLC0415 - the import is expensive and rarely needed
 
         return Pipeline
     raise AttributeError(name)

@@ -1,1 +1,1 @@
-"""What keeps pipelines: their topic, a supervisor, drivers as processes, Connect's REST. Knows no Spark."""
+"""Pipeline service: store, supervisor, driver processes and Connect's REST interface, without Spark."""

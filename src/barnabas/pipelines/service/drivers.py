@@ -1,8 +1,11 @@
-"""Driver processes, as the service sees them.
+"""Driver processes of the service.
 
-Pipelines with the same Spark settings share a driver; it is started when the first of them is,
-and stopped when the last has ended. A driver that dies takes its pipelines with it: each is
-reported as failed, and the supervisor starts them again, in a new process.
+Pipelines with the same Spark settings share a driver. It starts with the first of them and stops when the
+last has ended. A pipeline with a user's functions (`python:`) has its own driver, so that a restart loads
+them again and their effects reach no other pipeline.
+
+A driver that dies takes its pipelines with it. The cause among several is unknown, so none counts a failure,
+and each gets its own driver until it has been stopped. A pipeline alone in its driver counts the failure.
 """
 
 from __future__ import annotations
@@ -17,15 +20,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from barnabas.core.tasks import Tasks
-from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.service.supervisor import Observer
 from barnabas.pipelines.spec.model import PipelineSpec
-from barnabas.security.secret_references import UnresolvedSecret, resolve
+from barnabas.pipelines.state.progress import Progress
+from barnabas.security.identity.secret_references import UnresolvedSecret, resolve
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DRIVER = "barnabas.pipelines.spark.driver"
-"""Only named: it needs Spark, in the process that runs it."""
+"""Module name only: it needs Spark, in the process that runs it."""
 LINE_BYTES_MAX = 4 * 1024 * 1024
 LOG_CHUNK_BYTES = 64 * 1024
 LOG_LINE_BYTES_MAX = 16 * 1024
@@ -40,7 +43,9 @@ class DriverProcesses:
         self._state_location = state_location
         self._master = master
         self._processes: dict[str, _Process] = {}
-        self._places: dict[str, _Process] = {}
+        self._process_of: dict[str, _Process] = {}
+        self._apart: set[str] = set()
+        """Pipelines with their own driver because a shared one has died."""
         self._tasks = Tasks()
         self._is_closing = False
 
@@ -48,12 +53,12 @@ class DriverProcesses:
         if self._is_closing:
             return
         master = spec.spark.master or self._master
-        key = json.dumps([master, sorted(spec.spark.conf.items())])
+        key = json.dumps([master, sorted(spec.spark.conf.items()), self._apart_as(spec)])
         process = self._processes.get(key)
         if process is None or process.is_over:
             process = self._processes[key] = _Process({"master": master, "conf": dict(spec.spark.conf)})
             self._tasks.start(self._serve(process, key))
-        self._places[spec.name] = process
+        self._process_of[spec.name] = process
         process.pipelines[spec.name] = _Started(attempt, observer)
         process.order(
             do="start",
@@ -64,10 +69,16 @@ class DriverProcesses:
             attempt=attempt,
         )
 
+    def _apart_as(self, spec: PipelineSpec) -> str | None:
+        """Name of a pipeline that does not share its driver."""
+        is_apart = spec.name in self._apart or any(part.type == "python" for part in spec.transforms)
+        return spec.name if is_apart else None
+
     def stop(self, name: str) -> None:
-        place = self._places.get(name)
-        if place is not None:
-            place.order(do="stop", name=name)
+        self._apart.discard(name)
+        process = self._process_of.get(name)
+        if process is not None:
+            process.order(do="stop", name=name)
 
     async def close(self) -> None:
         self._is_closing = True
@@ -83,13 +94,18 @@ class DriverProcesses:
             reason = f"the driver could not be started: {error}"
             is_final = isinstance(error, UnresolvedSecret)
         except Exception as error:
-            # Its pipelines are not watched any more, so they must not seem to run.
-            log.exception("the news of a driver cannot be followed")
-            reason = f"the news of the driver could not be followed: {error}"
+            # Its pipelines are no longer watched, so they must not appear to run.
+            logger.exception("cannot read the events of a pipeline driver; its pipelines end")
+            reason = f"the events of the driver could not be read: {error}"
         if self._processes.get(key) is process:
             del self._processes[key]
-        for name, (attempt, observer) in list(process.pipelines.items()):
-            observer.on_ended(name, attempt, reason, is_final=is_final)
+        lost = list(process.pipelines.items())
+        is_shared = len(lost) > 1 and not is_final
+        if is_shared and not self._is_closing:
+            self._apart.update(name for name, _ in lost)
+            reason = f"{reason} (it ran {len(lost)} pipelines: each gets its own driver now)"
+        for name, (attempt, observer) in lost:
+            observer.on_ended(name, attempt, reason, is_final=is_final, is_counted=not is_shared)
 
 
 class _Started(NamedTuple):
@@ -102,7 +118,7 @@ class _Process:
         self.pipelines: dict[str, _Started] = {}
         self.is_over = False
         self.unable: str | None = None
-        """Why no driver can run here, whatever is tried."""
+        """Reason why no driver can run here."""
         self._settings = settings
         self._orders: asyncio.Queue[str | None] = asyncio.Queue()
         self._process: asyncio.subprocess.Process | None = None
@@ -111,12 +127,12 @@ class _Process:
         self._orders.put_nowait(json.dumps(order) + "\n")
 
     def end_input(self) -> None:
-        """No further orders: the driver stops what it runs and leaves."""
+        """Close the input: the driver then stops its pipelines and ends."""
         self.is_over = True
         self._orders.put_nowait(None)
 
-    def heard(self, event: Mapping[str, Any]) -> None:
-        """An event of the driver. One of an attempt that another has replaced concerns nobody."""
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """Handle an event of the driver. Events of a replaced attempt are ignored."""
         kind = event["event"]
         if kind == "unable":
             self.unable = event["error"]
@@ -132,7 +148,13 @@ class _Process:
             started.observer.on_progress(name, attempt, Progress.of_document(event["progress"]))
         elif kind == "ended":
             del self.pipelines[name]
-            started.observer.on_ended(name, attempt, event["error"], is_final=event.get("is_final", False))
+            started.observer.on_ended(
+                name,
+                attempt,
+                event["error"],
+                is_final=event.get("is_final", False),
+                is_counted=event.get("is_counted", True),
+            )
             if not self.pipelines:
                 self.end_input()
 
@@ -145,7 +167,7 @@ class _Process:
                 self._process.kill()
 
     async def serve(self) -> str:
-        """Until the process is gone; returns why, for those that it was running."""
+        """Run the process until it ends; returns the reason for the pipelines that it ran."""
         resolved = json.dumps(resolve(self._settings)) + "\n"
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -186,13 +208,13 @@ class _Process:
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            self.heard(json.loads(line))
+            self.on_event(json.loads(line))
 
     async def _errors(self, process: asyncio.subprocess.Process) -> str:
-        """The driver's own log goes to ours; its last line helps to say why it died.
+        """Copy the driver's log to ours; returns its last line, which often names the cause of death.
 
-        Whatever Spark, its JVM and the functions of users print comes here, in lines of any length. It must
-        be read on and on: a pipe that is full would bring the driver to a halt.
+        Spark, its JVM and users' functions print here, in lines of any length. The pipe must be read
+        continuously: a full pipe would block the driver.
         """
         assert process.stderr is not None
         last, rest = "", b""
@@ -207,5 +229,5 @@ class _Process:
 def _logged(line: bytes) -> str:
     text = line[:LOG_LINE_BYTES_MAX].decode("utf-8", "replace").rstrip()
     if text:
-        log.debug("driver: %s", text)
+        logger.debug("driver: %s", text)
     return text

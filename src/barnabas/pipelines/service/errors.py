@@ -1,12 +1,12 @@
-"""Refusals of the service, with the HTTP code that Connect uses, and how an absent store shows."""
+"""Errors of the service: refusals with Connect's HTTP code, and errors that mean an unreachable cluster."""
 
 from __future__ import annotations
 
-from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 
 AWAY = (KafkaError, ClusterUnreachable, OSError)
-"""How it is told that the store is out of reach; it will be asked again."""
+"""Errors of a cluster that is out of reach for now; the operation is retried."""
 
 
 class ServiceError(Exception):

@@ -1,21 +1,21 @@
-"""How pipelines do, for Prometheus."""
+"""Prometheus metrics of pipelines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.core.metrics import TOTAL_SUFFIX, Metrics, render_prometheus
+from barnabas.core.reporting.metrics import TOTAL_SUFFIX, Metrics, render_prometheus
 from barnabas.pipelines.service.supervisor import State, Supervised, Supervisor
 
 _ROWS: tuple[tuple[str, str, Callable[[Supervised], float]], ...] = (
     ("barnabas_pipeline_running", "1 while the pipeline runs.", lambda each: each.state is State.RUNNING),
-    ("barnabas_pipeline_failed", "1 once it is given up.", lambda each: each.state is State.FAILED),
+    ("barnabas_pipeline_failed", "1 once the pipeline has FAILED.", lambda each: each.state is State.FAILED),
     ("barnabas_pipeline_restarts_total", "Restarts after failures.", lambda each: each.restarts),
     ("barnabas_pipeline_records_total", "Records read.", lambda each: each.records_total),
-    ("barnabas_pipeline_dead_letters_total", "Records not readable.", lambda each: each.errors_total),
-    ("barnabas_pipeline_lag_records", "Records of the source that wait.",
-     lambda each: -1 if each.progress is None or each.progress.lag is None else each.progress.lag),
-    ("barnabas_pipeline_batch_ms", "Length of the last micro-batch.",
+    ("barnabas_pipeline_dead_letters_total", "Records that failed.", lambda each: each.errors_total),
+    ("barnabas_pipeline_lag_records", "Records of the source that are not read yet; -1 if unknown.",
+     lambda each: -1 if each.lag is None else each.lag),
+    ("barnabas_pipeline_batch_ms", "Duration of the last micro-batch.",
      lambda each: 0 if each.progress is None else each.progress.batch_ms),
     ("barnabas_pipeline_records_per_second", "Rate of the last micro-batch.",
      lambda each: 0.0 if each.progress is None else each.progress.records_per_second),

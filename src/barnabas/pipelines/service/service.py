@@ -1,12 +1,12 @@
-"""What can be done with pipelines, whoever asks: Connect's herder.
+"""Operations on pipelines: the role of Connect's herder.
 
-Every change goes to the store first and then to the supervisor, so that a service that is
-started again carries on with what was answered. Errors carry the HTTP code that Connect uses.
+Every change goes to the store first and then to the supervisor, so that a restarted service continues with
+every acknowledged change. Errors carry the HTTP code that Connect uses.
 
-Of several services one is the leader (`leadership`), and runs the pipelines; the others only follow.
+One of several services is the leader (`leadership`) and runs the pipelines; the others only follow.
 
-Changes take turns, from looking at what there is to having stored what shall be: each begins with
-what the one before it has left.
+Changes take turns under a lock, from reading the state to storing the new one. So each change sees the result
+of the previous one.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from barnabas.core.clock import Clock
-from barnabas.core.ids import TopicPartition
-from barnabas.core.sweeping import sweeping
+from barnabas.core.reporting.error_isolation import sweeping
 from barnabas.core.tasks import Tasks
-from barnabas.pipelines.progress import partition_offsets
-from barnabas.pipelines.service.allowances import NOTHING_ALLOWED, Allowances
-from barnabas.pipelines.service.checkpoints import committed_offsets, last_generation, remove_generations
-from barnabas.pipelines.service.connect_offsets import offset_row, place_and_offset
+from barnabas.pipelines.service.checkpoints import last_generation, remove_generations
+from barnabas.pipelines.service.config_provider_policy import NOTHING_ALLOWED, Allowances
 from barnabas.pipelines.service.errors import AWAY, ServiceError
 from barnabas.pipelines.service.leadership import Claims, Leadership, LeadershipChange
+from barnabas.pipelines.service.positions import GroupOffsets, Positions, altered, by_topic, offset_row
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import State, Supervised, Supervisor
-from barnabas.pipelines.spec.connect_config import spec_of_config
+from barnabas.pipelines.spec.connect.config import spec_of_config
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.problems import InvalidSpec
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Store(Claims, Protocol):
@@ -47,14 +45,6 @@ class Store(Claims, Protocol):
     def follow(self) -> AsyncIterator[Change]: ...
     async def put(self, stored: Stored) -> None: ...
     async def delete(self, name: str, generation: int) -> None: ...
-
-
-class GroupOffsets(Protocol):
-    """The offsets of consumer groups, as `client.groups.Groups` has them."""
-
-    async def offsets(self, group_id: str) -> dict[TopicPartition, int]: ...
-    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
-    async def delete(self, group_id: str) -> None: ...
 
 
 class PipelineService:
@@ -74,38 +64,40 @@ class PipelineService:
         self.leadership = Leadership(store, worker_id, clock)
         self._store = store
         self._groups = groups
+        self.positions = Positions(groups, state_location)
         self._state_location = state_location
         self._stored: dict[str, Stored] = {}
         self._turn = asyncio.Lock()
         self._unseen: Counter[str] = Counter()
-        """Of each pipeline, our changes that are stored and that `follow` has not come across yet."""
+        """Number of our stored changes of each pipeline that `follow` has not read back yet."""
         self._problems: dict[str, str] = {}
-        """Why a stored pipeline cannot be run: its configuration makes no sense to this release."""
+        """Reason why a stored pipeline cannot run: its configuration is not valid in this release."""
         self._deleted_generations: dict[str, int] = {}
         self._clean_ups = Tasks()
 
     async def open(self) -> None:
-        """Take up everything that is stored, from whichever service ran it before."""
+        """Claim the pipelines, and start all stored ones."""
         await self.leadership.open()
         self._stored = await self._store.load()
         self._deleted_generations = dict(self._store.deleted_generations)
-        if self._store.leader is not None:  # another may have come meanwhile
+        if self._store.leader is not None:  # another service may have claimed meanwhile
             self._leadership_changed(self.leadership.claimed(self._store.leader))
         for stored in self._stored.values():
             self._supervise(stored)
 
     async def follow(self) -> None:
-        """Without end: take up what another service changed, and let go when it has claimed the pipelines."""
+        """Apply changes of other services, without end, and release the pipelines when another service claims
+        them."""
         async for change in self._store.follow():
-            with sweeping("following the topic of pipelines", change.name):
+            with sweeping("following the pipelines topic", change.name):
                 if change.name:
                     async with self._turn:
                         self._follow(change)
                 else:
-                    self._leadership_changed(await self.leadership.heard(change))
+                    self._leadership_changed(await self.leadership.on_change(change))
 
     async def close(self) -> None:
-        """Everything here has ended: release the claim, if this service is the leader."""
+        """Finish clean-ups, and release the claim if this service is the leader."""
         await self._clean_ups.finished()
         await self.leadership.close()
 
@@ -120,7 +112,7 @@ class PipelineService:
         if change.deleted_generation is not None:
             self._deleted_generations[name] = change.deleted_generation
         if self._unseen[name]:
-            # Ours is here or comes later, and is what holds.
+            # Our own change is this record or a later one, and it wins.
             self._unseen[name] -= change.writer == self._store.service_id
         elif change.stored is not None:
             self._stored[name] = change.stored
@@ -137,7 +129,7 @@ class PipelineService:
         return self._stored[name]
 
     def problem(self, name: str) -> str | None:
-        """Why the pipeline cannot be run, if it cannot."""
+        """Reason why the pipeline cannot run, or None."""
         self.stored(name)
         return self._problems.get(name)
 
@@ -154,12 +146,13 @@ class PipelineService:
             return await self._change(self._new(name, self._checked(name, config), target))
 
     def _new(self, name: str, config: Mapping[str, str], target: Target = Target.RUNNING) -> Stored:
-        """A pipeline that begins where its spec says, whatever one of the same name has left behind."""
+        """A new pipeline. It begins where its spec says, even if a deleted one of the same name left state
+        behind."""
         last = max(self._deleted_generations.get(name, -1), last_generation(self._state_location, name))
         return Stored(name, config, target, last + 1)
 
     async def configure(self, name: str, config: Mapping[str, Any]) -> tuple[Stored, bool]:
-        """Set the whole configuration; says whether the pipeline is new."""
+        """Set the whole configuration; returns whether the pipeline is new."""
         async with self._turn:
             known = self._stored.get(name)
             checked = self._checked(name, config)
@@ -189,13 +182,15 @@ class PipelineService:
             self._clean_ups.start(self._clean_up(spec, generation))
 
     async def _clean_up(self, spec: PipelineSpec, generation: int) -> None:
-        """Remove what a pipeline that was deleted leaves beside what it wrote."""
+        """Remove the checkpoints and group offsets of a deleted pipeline."""
         try:
             await asyncio.to_thread(remove_generations, self._state_location, spec.name, generation)
             if await self._groups.offsets(spec.group_id):
                 await self._groups.delete(spec.group_id)
         except AWAY as error:
-            log.warning("the offsets and checkpoints of %s are not all removed: %s", spec.name, error)
+            logger.warning(
+                "pipeline %s: its offsets and checkpoints are not all removed: %s", spec.name, error
+            )
 
     async def set_target(self, name: str, target: Target) -> None:
         async with self._turn:
@@ -214,27 +209,31 @@ class PipelineService:
             raise ServiceError(409, self._problems[name])
         return self.supervisor.pipelines[name]
 
+    def supervised(self) -> list[tuple[Stored, Supervised]]:
+        """Every pipeline that can run, with its stored and its supervised form."""
+        return [
+            (stored, self.supervisor.pipelines[name])
+            for name, stored in self._stored.items()
+            if name in self.supervisor.pipelines and name not in self._problems
+        ]
+
     async def offsets(self, name: str) -> list[dict[str, Any]]:
-        """In Connect's form: of each partition the offset that comes next."""
+        """Positions in Connect's form: the next offset of each partition."""
         stored = self.stored(name)
         spec = self.spec(name)
         progress = self.pipeline(name).progress
-        home = f"{self._state_location.rstrip('/')}/{name}/{stored.generation}/checkpoint"
-        found: Mapping[str, Any] = progress.offsets if progress is not None else committed_offsets(home)
-        by_topic = partition_offsets(found or stored.starting_offsets or {})
-        if spec.source.type == "topic" and not by_topic:
-            for (topic, partition), offset in sorted((await self._groups.offsets(spec.group_id)).items()):
-                by_topic.setdefault(topic, {})[partition] = offset
-        if by_topic:
-            return [
-                offset_row(topic, partition, offset)
-                for topic, partitions in sorted(by_topic.items())
-                for partition, offset in sorted(partitions.items())
-            ]
-        return [{"partition": {"source": spec.source.type}, "offset": dict(found)}] if found else []
+        if spec.source.type != "topic":
+            found = await self.positions.document(stored, progress)
+            return [{"partition": {"source": spec.source.type}, "offset": dict(found)}] if found else []
+        offsets = await self.positions.of_topics(stored, spec, progress)
+        return [
+            offset_row(*topic_partition, offset)
+            for topic_partition, offset in sorted(offsets.items())
+            if offset >= 0
+        ]
 
     async def reset_offsets(self, name: str) -> None:
-        """Begin again where the spec says: a new, empty checkpoint, and no offsets in the group."""
+        """Begin again where the spec says, with a new checkpoint and no offsets in the group."""
         async with self._turn:
             stored = self._stopped(name)
             spec = self.spec(name)
@@ -243,7 +242,7 @@ class PipelineService:
             await self._change(stored.next_generation(None))
 
     async def set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:
-        """Begin again at these offsets; partitions not named keep theirs."""
+        """Begin again at these offsets; other partitions keep theirs."""
         async with self._turn:
             await self._set_offsets(name, rows)
 
@@ -252,17 +251,12 @@ class PipelineService:
         spec = self.spec(name)
         if spec.source.type != "topic":
             raise ServiceError(400, f"The offsets of a {spec.source.type} source cannot be set, only reset")
-        wanted: dict[str, dict[str, int]] = {}
-        for row in [*await self.offsets(name), *rows]:
-            topic, partition, offset = place_and_offset(row)
-            wanted.setdefault(topic, {})[str(partition)] = offset
-        by_partition = {
-            TopicPartition(topic, int(partition)): offset
-            for topic, partitions in wanted.items()
-            for partition, offset in partitions.items()
-        }
-        await self._groups.commit(spec.group_id, by_partition)
-        await self._change(stored.next_generation(wanted))
+        progress = self.pipeline(name).progress
+        wanted = altered(await self.positions.of_topics(stored, spec, progress), rows, spec)
+        numbered = {topic_partition: offset for topic_partition, offset in wanted.items() if offset >= 0}
+        if numbered:
+            await self._groups.commit(spec.group_id, numbered)
+        await self._change(stored.next_generation(by_topic(wanted)))
 
     def connector_type(self, name: str) -> str:
         if self.problem(name) is not None:
@@ -304,7 +298,7 @@ class PipelineService:
         return stored
 
     def _supervise(self, stored: Stored) -> None:
-        """A configuration that another release wrote may make no sense here: that concerns it alone."""
+        """Pass a stored pipeline to the supervisor. An invalid configuration affects that pipeline alone."""
         try:
             spec = _effective(stored)
         except InvalidSpec as error:
@@ -313,7 +307,7 @@ class PipelineService:
                 f"The stored configuration of {stored.name} is not valid in this release; PUT a valid one to"
                 f" /connectors/{stored.name}/config, or DELETE it:\n{error}"
             )
-            log.error("%s", self._problems[stored.name])
+            logger.error("%s", self._problems[stored.name])
             return
         self._problems.pop(stored.name, None)
         self.supervisor.put(spec, stored.target, stored.generation)
@@ -342,7 +336,7 @@ def _invalid(count: int, text: str) -> ServiceError:
 
 
 def _effective(stored: Stored) -> PipelineSpec:
-    """The spec, beginning where its generation begins."""
+    """Spec with the starting offsets of its generation."""
     spec = spec_of_config(stored.name, stored.config)
     if stored.starting_offsets is None:
         return spec

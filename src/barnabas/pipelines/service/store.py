@@ -1,17 +1,16 @@
-"""Where pipelines are remembered: a compacted topic of the cluster itself.
+"""Store of pipelines: a compacted topic of the cluster.
 
-One record per pipeline, its name the key, its configuration (secrets as references), target
-state and checkpoint generation the value. Of one that is deleted the last generation stays: its
-checkpoints may lie where nobody can remove them, and a pipeline of the same name that is made later
-must not go on with them. The topic has one partition, so its order is the order of changes, and
-reading it from the start gives the present.
+Each pipeline has one record. The key is its name; the value holds its configuration (secrets as references),
+target state and checkpoint generation. The record of a deleted pipeline keeps its last generation. Its
+checkpoints may be on another machine, and a later pipeline of the same name must not continue with them. The
+topic has one partition, so its order is the order of changes, and reading it from the start gives the present
+state.
 
-The same order settles which of two services runs the pipelines: each writes a claim when it
-opens, under a key that no pipeline can have, and the last claim holds. Whoever follows the topic
-sees a later claim, and knows that it is over. Who holds the claim says so again and again, and takes
-it back when it ends in order (a tombstone); others who hear neither may claim in their turn. Every
-record names the service that wrote it, so that a follower can tell its own changes from those of
-others, and a sign of life or a farewell from one who no longer holds the claim counts for nothing.
+The same order decides which of two services runs the pipelines. Each service writes a claim when it opens,
+under a key that no pipeline can have. The last claim holds: a service that reads a later claim releases the
+pipelines. The holder writes heartbeats, and a tombstone for its claim when it ends in order. A service that
+sees no heartbeats, or the tombstone, may claim. Every record names its writer. So a follower distinguishes
+its own changes, and ignores heartbeats and releases of a service that no longer holds the claim.
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer, list_offsets
-from barnabas.client.producer import OutgoingRecord, Producer
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer, list_offsets
+from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.core.errors import TopicAlreadyExists
-from barnabas.core.sweeping import complain
+from barnabas.core.reporting.error_isolation import complain
 from barnabas.pipelines.service.errors import AWAY
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from barnabas.records.record import Record
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TOPIC = "__barnabas_pipelines"
 CLAIM_KEY = b"service:claim"
 HEARTBEAT_KEY = b"service:beat"
-"""No pipeline's name has a colon."""
+"""Keys that no pipeline can have: its name has no colon."""
 PAUSE_MS = 100.0
 WRITER = "writer"
-"""The header that names the service a record is from."""
+"""Header that names the writing service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A service says that it runs the pipelines from here on."""
+    """Claim of a service: it runs the pipelines from this record on."""
 
     service_id: str
     worker_id: str
-    """Where it listens, for people."""
+    """Address where the service listens, for messages."""
 
 
 class Target(Enum):
-    """What the user wants of a pipeline; what it is, the supervisor knows."""
+    """State that the user wants. The supervisor knows the actual state."""
 
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
@@ -69,7 +68,7 @@ class Stored:
     target: Target = Target.RUNNING
     generation: int = 0
     starting_offsets: Mapping[str, Mapping[str, int]] | None = None
-    """Where this generation begins, if offsets were set by hand: topic to partition to offset."""
+    """Start of this generation, if a user set offsets: topic to partition to offset."""
 
     def next_generation(self, starting_offsets: Mapping[str, Mapping[str, int]] | None) -> Stored:
         return replace(self, generation=self.generation + 1, starting_offsets=starting_offsets)
@@ -97,21 +96,21 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a record of the topic says: a claim, or a pipeline as it is from here on."""
+    """Content of a record: a claim, heartbeat or release, or the new state of a pipeline."""
 
     writer: str
     claim: Claim | None = None
     is_heartbeat: bool = False
-    """The writer says that it is alive."""
+    """The writer still holds the claim."""
     is_release: bool = False
-    """The writer no longer runs the pipelines, if it did."""
+    """The writer releases the claim."""
     is_gap: bool = False
-    """Nothing could be read for a while: silence proves nothing."""
+    """Reading failed for a while: missing heartbeats prove nothing."""
     name: str = ""
     stored: Stored | None = None
-    """None when the pipeline is forgotten."""
+    """None if the pipeline is deleted."""
     deleted_generation: int | None = None
-    """Of a pipeline that is forgotten: its last generation."""
+    """Last generation of a deleted pipeline."""
 
 
 class PipelineStore:
@@ -121,28 +120,28 @@ class PipelineStore:
         self._topic = topic
         self._producer = Producer(cluster)
         self._position = 0
-        """The first record that `load` has not seen."""
+        """Offset of the first record that `load` has not read."""
         self.leader: Claim | None = None
-        """Whose claim was the last when the pipelines were loaded."""
+        """Last claim when the pipelines were loaded."""
         self.deleted_generations: dict[str, int] = {}
-        """The last generation of every pipeline that was deleted, when the pipelines were loaded."""
+        """Last generation of every deleted pipeline when the pipelines were loaded."""
 
     async def claim(self, worker_id: str) -> None:
-        """From here on the pipelines are this service's; an earlier one will see it and let go."""
+        """Claim the pipelines; the previous holder reads the claim and releases them."""
         await self._create()
         value = json.dumps({"service_id": self.service_id, "worker_id": worker_id}).encode()
         await self._send(CLAIM_KEY, value)
 
     async def heartbeat(self) -> None:
-        """Say that the claim is still held."""
+        """Show that this service still holds the claim."""
         await self._send(HEARTBEAT_KEY, b"{}")
 
     async def release(self) -> None:
-        """The pipelines are nobody's from here on, if they were this service's."""
+        """Release the claim."""
         await self._send(CLAIM_KEY, None)
 
     async def load(self) -> dict[str, Stored]:
-        """Every pipeline there is; the topic is created if this is the first time."""
+        """All stored pipelines. Creates the topic if it does not exist."""
         await self._create()
         found: dict[str, Stored] = {}
         begin = (await list_offsets(self._cluster, self._topic, [0], EARLIEST))[0]
@@ -156,17 +155,17 @@ class PipelineStore:
         return found
 
     async def follow(self) -> AsyncGenerator[Change]:
-        """What comes after what was loaded, without end; a cluster that cannot be reached is waited for."""
+        """Changes after those of `load`, without end. Retries while the cluster is out of reach."""
         async with Consumer(self._cluster, self._topic, {0: self._position}) as consumer:
             pause_ms = PAUSE_MS
             while True:
                 try:
                     changes = await _poll(consumer)
-                except Exception as error:  # noqa: BLE001 - whatever it is, others' claims must go on being seen
+                except Exception as error:  # noqa: BLE001 - after any error, claims of others must still be read
                     if isinstance(error, AWAY):
-                        log.warning("the topic of pipelines cannot be read: %s", error)
+                        logger.warning("the pipelines topic cannot be read, retrying: %s", error)
                     else:
-                        complain("reading the topic of pipelines", "", error)
+                        complain("reading the pipelines topic", "", error)
                     pause_ms = await self._cluster.pause(pause_ms)
                     yield Change("", is_gap=True)
                     continue
@@ -192,8 +191,11 @@ class PipelineStore:
 
 
 async def _poll(consumer: Consumer) -> list[Change]:
-    """What makes no sense (somebody else's record, or one of a later release) is passed over: whoever
-    stumbled over it would miss the claims and the changes that follow."""
+    """Changes in the records of one poll.
+
+    An invalid record (of another program, or of a later release) is skipped: stopping at it would miss the
+    claims and changes that follow.
+    """
     changes = []
     for _, record in await consumer.poll():
         if record.key is None:
@@ -201,7 +203,9 @@ async def _poll(consumer: Consumer) -> list[Change]:
         try:
             changes.append(_change(record))
         except (KeyError, TypeError, ValueError) as error:
-            log.error("record %d of the topic of pipelines makes no sense: %r", record.offset, error)
+            logger.error(
+                "pipelines topic: skipping the invalid record at offset %d: %r", record.offset, error
+            )
     return changes
 
 

@@ -1,9 +1,12 @@
-"""Keeps pipelines as their users want them, and says honestly how they are.
+"""Supervisor of pipelines: drives each towards its target state and reports its actual state.
 
-Each pipeline is a small state machine between a target (running, paused, stopped) and a driver
-that starts and stops queries. A pipeline that fails is started again after a pause that doubles;
-after `max_attempts` failures with no micro-batch between them it stays FAILED until someone
-restarts it. Nothing here does I/O: drivers, time and timers are handed in.
+Each pipeline is a small state machine between a target (running, paused, stopped) and a driver that starts
+and stops queries. A failed pipeline restarts after a pause that doubles. After `max_attempts` failures
+without a micro-batch between them it stays FAILED until a user restarts it.
+
+Some failures do not count: an unreachable broker, database or registry, or the death of a driver that several
+pipelines shared. The pipeline then retries without limit. This module does no I/O: drivers, clock and timers
+are passed in.
 """
 
 from __future__ import annotations
@@ -14,28 +17,29 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Cancellable, Timers
 from barnabas.core.transitions import Transitions
-from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.service.store import Target
 from barnabas.pipelines.spec.model import PipelineSpec, Restart
+from barnabas.pipelines.state.progress import Progress
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class State(Enum):
     UNASSIGNED = "UNASSIGNED"
-    """Not started yet, or left to another service."""
+    """Not started yet, or run by another service."""
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
     RESTARTING = "RESTARTING"
-    """Failed, and waiting for its next attempt."""
+    """Waiting for the next attempt, after a failure or while a peer is out of reach."""
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
     FINISHED = "FINISHED"
-    """Came to the end of what there was, as its trigger asked."""
+    """Read all available records, as its trigger asked."""
     FAILED = "FAILED"
 
 
@@ -63,22 +67,24 @@ _RESTING = {Target.PAUSED: State.PAUSED, Target.STOPPED: State.STOPPED}
 
 
 class Observer(Protocol):
-    """Whoever starts a pipeline is told how it fares."""
+    """Receiver of a pipeline's events."""
 
     def on_running(self, name: str, attempt: int) -> None: ...
     def on_progress(self, name: str, attempt: int, progress: Progress) -> None: ...
-    def on_ended(self, name: str, attempt: int, error: str | None, *, is_final: bool = False) -> None: ...
+    def on_ended(
+        self, name: str, attempt: int, error: str | None, *, is_final: bool = False, is_counted: bool = True
+    ) -> None: ...
 
 
 class Drivers(Protocol):
-    """Starts and stops queries somewhere."""
+    """Starts and stops queries in driver processes."""
 
     def start(self, spec: PipelineSpec, generation: int, attempt: int, observer: Observer) -> None: ...
     def stop(self, name: str) -> None: ...
 
 
 OnGone = Callable[[PipelineSpec, int], None]
-"""Told of a pipeline that was removed, and of its generation, when it runs no more."""
+"""Called with a removed pipeline and its generation when it no longer runs."""
 
 
 @dataclass(slots=True)
@@ -88,16 +94,21 @@ class Supervised:
     generation: int
     state: State = State.UNASSIGNED
     attempt: int = 0
-    """Numbers the starts, so that news of an earlier one is not taken for news of this one."""
+    """Number of the start, so that events of an earlier start are ignored."""
     failures: int = 0
+    waits: int = 0
+    """Consecutive attempts that ended with an error which does not count."""
     restarts: int = 0
     last_error: str | None = None
     progress: Progress | None = None
+    """Last report of this generation."""
+    lag: int | None = None
+    """Unread records of the source, from the last report or from the source's end offsets."""
     records_total: int = 0
     errors_total: int = 0
     since_ms: int = 0
     removed: OnGone | None = None
-    """Of one that was removed, and still stops: who wants to hear of its end."""
+    """Callback of a removed pipeline that is still stopping."""
     retry: Cancellable | None = field(default=None, repr=False)
 
 
@@ -108,10 +119,10 @@ class Supervisor:
         self._timers = timers
         self._clock = clock
         self._released: str | None = None
-        """Why nothing is run here any more."""
+        """Reason why this service runs no pipelines."""
 
     def release(self, reason: str) -> None:
-        """Stop everything, whatever its target, and start nothing again: others take care of it."""
+        """Stop every pipeline and start none: another service runs them."""
         self._released = reason
         for pipeline in self.pipelines.values():
             pipeline.last_error = reason
@@ -122,14 +133,14 @@ class Supervisor:
                 self._enter(pipeline, State.UNASSIGNED)
 
     def regain(self) -> None:
-        """Take everything up again that was released."""
+        """Start the released pipelines again."""
         self._released = None
         for pipeline in self.pipelines.values():
             pipeline.last_error = None
             self._act(pipeline)
 
     def put(self, spec: PipelineSpec, target: Target, generation: int) -> None:
-        """Take on a pipeline, or its new spec, target or generation."""
+        """Add a pipeline, or apply its new spec, target or generation."""
         known = self.pipelines.get(spec.name)
         if known is None:
             known = self.pipelines[spec.name] = Supervised(
@@ -138,21 +149,24 @@ class Supervisor:
             self._act(known)
             return
         if known.removed is not None:
-            # A new one of the same name, while the old one stops: what is told of it begins anew.
-            known.removed = known.progress = None
+            # A new pipeline of the same name, while the old one stops: its counters start from zero.
+            known.removed = known.progress = known.lag = None
             known.failures = known.restarts = known.records_total = known.errors_total = 0
+        if known.generation != generation:
+            # A new generation begins at other offsets, so the old progress does not apply.
+            known.progress = known.lag = None
         changed = (known.spec, known.generation) != (spec, generation)
         known.spec, known.target, known.generation = spec, target, generation
         if changed:
-            known.failures, known.last_error = 0, None
+            known.failures, known.waits, known.last_error = 0, 0, None
             self._begin_again(known)
         else:
             self._act(known)
 
     def restart(self, name: str) -> None:
-        """From whatever it is; failures so far are forgotten."""
+        """Restart from any state, with the failure counters at zero."""
         pipeline = self.pipelines[name]
-        pipeline.failures, pipeline.last_error = 0, None
+        pipeline.failures, pipeline.waits, pipeline.last_error = 0, 0, None
         self._begin_again(pipeline)
 
     def remove(self, name: str, on_gone: OnGone = lambda _, __: None) -> None:
@@ -170,16 +184,19 @@ class Supervisor:
         pipeline = self._current(name, attempt)
         if pipeline is None:
             return
-        pipeline.progress = progress
+        pipeline.progress, pipeline.lag = progress, progress.lag
         pipeline.records_total += progress.records
         pipeline.errors_total += progress.errors
         if progress.records:
-            pipeline.failures = 0
+            pipeline.failures = pipeline.waits = 0
 
-    def on_ended(self, name: str, attempt: int, error: str | None, *, is_final: bool = False) -> None:
-        """The query is over: stopped as told, at the end of its input, or failed.
+    def on_ended(
+        self, name: str, attempt: int, error: str | None, *, is_final: bool = False, is_counted: bool = True
+    ) -> None:
+        """Handle the end of a query: stopped on request, at the end of its input, or failed.
 
-        A failure that is final would come again at every attempt: none is made.
+        A final failure would repeat at every attempt, so no attempt follows. A failure that does not count is
+        not the pipeline's fault: attempts continue until one succeeds.
         """
         pipeline = self._current(name, attempt)
         if pipeline is None or pipeline.state not in _AT_WORK:
@@ -189,17 +206,19 @@ class Supervisor:
         elif error is None:
             self._enter(pipeline, State.FINISHED)
         else:
-            self._failed(pipeline, error, is_final=is_final)
+            self._failed(pipeline, error, is_final=is_final, is_counted=is_counted)
         self._forget_if_gone(pipeline)
 
-    def _failed(self, pipeline: Supervised, error: str, *, is_final: bool) -> None:
-        pipeline.failures += 1
+    def _failed(self, pipeline: Supervised, error: str, *, is_final: bool, is_counted: bool) -> None:
+        pipeline.failures += is_counted
+        pipeline.waits += not is_counted
         pipeline.last_error = error
         if is_final or pipeline.failures > pipeline.spec.restart.max_attempts:
             self._enter(pipeline, State.FAILED)
             return
         self._enter(pipeline, State.RESTARTING)
-        delay_ms = backoff_ms(pipeline.spec.restart, pipeline.failures)
+        in_a_row = pipeline.failures if is_counted else pipeline.waits
+        delay_ms = backoff_ms(pipeline.spec.restart, in_a_row)
         pipeline.retry = self._timers.after(delay_ms, lambda: self._retry(pipeline))
 
     def _retry(self, pipeline: Supervised) -> None:
@@ -216,7 +235,7 @@ class Supervisor:
             self._rest_or_start(pipeline)
 
     def _act(self, pipeline: Supervised) -> None:
-        """Move towards the target."""
+        """Move towards the target state."""
         if self._released is not None:
             pipeline.last_error = self._released
         elif pipeline.target is Target.RUNNING:
@@ -256,9 +275,9 @@ class Supervisor:
         pipeline.state = state
         pipeline.since_ms = self._clock.now_ms()
         if state in _TROUBLED:
-            log.warning("%s is %s: %s", pipeline.spec.name, state.value, pipeline.last_error)
+            logger.warning("pipeline %s is %s: %s", pipeline.spec.name, state.value, pipeline.last_error)
         else:
-            log.info("%s is %s", pipeline.spec.name, state.value)
+            logger.info("pipeline %s is %s", pipeline.spec.name, state.value)
 
     def _current(self, name: str, attempt: int) -> Supervised | None:
         pipeline = self.pipelines.get(name)
@@ -271,5 +290,5 @@ class Supervisor:
 
 
 def backoff_ms(restart: Restart, failures: int) -> int:
-    """The pause after this many failures in a row."""
-    return int(min(restart.backoff_ms * 2 ** (failures - 1), restart.backoff_ms_max))
+    """Pause after this many consecutive failures."""
+    return int(Backoff(restart.backoff_ms, restart.backoff_ms_max).after_ms(failures - 1))

@@ -1,1 +1,1 @@
-"""What runs a pipeline: its driver, and the sources, transforms and sinks as Spark's queries."""
+"""Runs one pipeline on Spark: driver process, sources, transforms and sinks as streaming queries."""

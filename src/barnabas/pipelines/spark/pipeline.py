@@ -1,9 +1,9 @@
-"""The Python front end: a pipeline whose transforms are functions of yours.
+"""Python API: a pipeline whose transforms are functions of the user.
 
     Pipeline(source="clicks", sink={"type": "files", "path": "out"}).transform(clean).run()
 
-A source or sink that is a word is a topic. The spec is judged before Spark starts, and then runs
-here, on the session that is given or on one of its own.
+A source or sink given as text is a topic. The spec is validated before Spark starts. It runs in this process,
+on the given session or on its own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.pipelines.progress import Progress
-from barnabas.pipelines.spark.reach import check_topics
-from barnabas.pipelines.spark.run import Run
-from barnabas.pipelines.spark.session import open_session
+from barnabas.pipelines.spark.context.connectivity_checks import check_topics
+from barnabas.pipelines.spark.context.run_context import Beginning, Run
+from barnabas.pipelines.spark.jvm.session import open_session
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.pipelines.spec.validation import load_document
+from barnabas.pipelines.state.location import default_state
+from barnabas.pipelines.state.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from barnabas.pipelines.spark.runner import RunningPipeline
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-DEFAULT_STATE = "barnabas-pipelines"
 
 
 class Pipeline:
@@ -35,10 +35,14 @@ class Pipeline:
         sink: str | Mapping[str, Any],
         name: str = "pipeline",
         bootstrap: str = DEFAULT_BOOTSTRAP,
-        state: str = DEFAULT_STATE,
+        state: str | None = None,
+        beginning: Beginning = Beginning.ONCE,
         **sections: Any,
     ) -> None:
-        """`sections` are those of a spec: transforms, errors, trigger, delivery, engine, spark."""
+        """`sections` are those of a spec: transforms, errors, trigger, delivery, engine, spark.
+
+        Without `state`, checkpoints are where `barnabas pipeline run` keeps them.
+        """
         self.spec: PipelineSpec = load_document(
             {
                 "name": name,
@@ -50,18 +54,19 @@ class Pipeline:
             is_whole=False,
         )
         self._bootstrap = bootstrap
-        self._state = state
+        self._state = default_state() if state is None else state
+        self._beginning = beginning
         self._functions: list[Callable[[DataFrame], DataFrame]] = []
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> Self:
-        """Add a function from DataFrame to DataFrame, after what is there already."""
+        """Add a function from DataFrame to DataFrame, after the transforms so far."""
         self._functions.append(function)
         return self
 
     def start(
         self, spark: SparkSession | None = None, on_progress: Callable[[Progress], None] = lambda _: None
     ) -> RunningPipeline:
-        """Start it and return; the caller stops it, or waits for it."""
+        """Start the pipeline and return; the caller stops it or waits for it."""
         from barnabas.pipelines.spark.runner import start_pipeline  # noqa: PLC0415 - needs Spark
 
         return start_pipeline(self._run(spark), on_progress, self._functions)
@@ -69,7 +74,7 @@ class Pipeline:
     def run(
         self, spark: SparkSession | None = None, on_progress: Callable[[Progress], None] = lambda _: None
     ) -> None:
-        """Run it to its end: with the trigger available_now that comes by itself."""
+        """Run the pipeline until it ends; with the trigger available_now it ends after all records."""
         from barnabas.pipelines.spark.runner import run_pipeline  # noqa: PLC0415 - needs Spark
 
         run_pipeline(self._run(spark), on_progress, self._functions)
@@ -77,4 +82,4 @@ class Pipeline:
     def _run(self, spark: SparkSession | None) -> Run:
         check_topics(self.spec, self._bootstrap)
         session = spark or open_session(self.spec.spark.master, self.spec.spark.conf, name=self.spec.name)
-        return Run(session, self.spec, self._bootstrap, self._state)
+        return Run(session, self.spec, self._bootstrap, self._state, beginning=self._beginning)

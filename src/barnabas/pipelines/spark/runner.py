@@ -1,13 +1,12 @@
-"""Puts a pipeline together on Spark and watches it.
+"""Runner: builds a pipeline on Spark from its spec, starts it and watches it.
 
-A run has a SparkSession of its own (views, settings, listeners) on the driver's one Spark
-context, so that several pipelines share a driver and do not meet. What a pipeline does lies in
-its spec: source, decoding, transforms, sink; here the pieces are joined, started, and stopped.
+A run has its own SparkSession (views, settings, listeners) on the driver's one Spark context. So several
+pipelines share a driver without interference. The spec defines source, decoding, transforms and sink; this
+module joins, starts and stops them.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,35 +16,41 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from barnabas.core.clock import SystemClock
-from barnabas.pipelines.progress import Progress, progress_of
-from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
-from barnabas.pipelines.spark.dead_letters import dead_letters
-from barnabas.pipelines.spark.quarantine import (
+from barnabas.pipelines.spark.checks.confinement import check_confined, confine
+from barnabas.pipelines.spark.checks.start_check import begun_once
+from barnabas.pipelines.spark.columns import single_message
+from barnabas.pipelines.spark.context.run_context import (
+    Away,
+    PipelineFailed,
+    PipelineInvalid,
+    Rows,
+    Run,
+    TooManyErrors,
+    Unavailable,
+)
+from barnabas.pipelines.spark.jvm.session import disable_adaptive_stateless_planning
+from barnabas.pipelines.spark.jvm.stall_watchdog import StallWatchdog
+from barnabas.pipelines.spark.recovery.dead_letters import dead_letters
+from barnabas.pipelines.spark.recovery.error_reasons import failure_of, reason_of
+from barnabas.pipelines.spark.recovery.quarantine import (
     has_letters_apart,
     quarantine_more,
     with_quarantine,
     without_quarantined,
 )
-from barnabas.pipelines.spark.questions import ask_one_at_a_time
-from barnabas.pipelines.spark.reasons import reason_of
-from barnabas.pipelines.spark.run import PipelineFailed, PipelineInvalid, Rows, Run, Unavailable
-from barnabas.pipelines.spark.silence import Silence
+from barnabas.pipelines.spark.recovery.unfinished_batch import mend_checkpoint
+from barnabas.pipelines.spark.sinks import console, files, jdbc, topic
+from barnabas.pipelines.spark.sinks.built_sink import BuiltSink
 from barnabas.pipelines.spark.sinks.records import stream_letters
-from barnabas.pipelines.spark.sinks.writers import WRITERS
 from barnabas.pipelines.spark.sources.readers import READERS
-from barnabas.pipelines.spark.starts import with_start
-from barnabas.pipelines.spark.transforms.functions import TRANSFORMERS
-from barnabas.pipelines.spec.model import PipelineSpec, Tolerance
-from barnabas.security.secret_references import UnresolvedSecret
+from barnabas.pipelines.spark.state.batch_reports import BatchReports, OnProgress
+from barnabas.pipelines.spark.state.checkpoint_manager import write_checkpoints_quickly
+from barnabas.pipelines.spark.state.start_offsets import with_start
+from barnabas.pipelines.spark.transforms import relational, stateful
+from barnabas.pipelines.spec.model import Tolerance
+from barnabas.security.identity.secret_references import UnresolvedSecret
 from pyspark_barnabas import DefaultSource
 
 if TYPE_CHECKING:
@@ -53,25 +58,57 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-OnProgress = Callable[[Progress], None]
 Function = Callable[["DataFrame"], "DataFrame"]
 
+TRANSFORMERS: Mapping[str, Callable[..., DataFrame]] = {
+    "sql": relational.sql,
+    "filter": relational.keep,
+    "window": stateful.window,
+    "deduplicate": stateful.deduplicate,
+    "join": stateful.join,
+    "python": relational.python,
+    "InsertField": single_message.insert_field,
+    "ReplaceField": single_message.replace_field,
+    "MaskField": single_message.mask_field,
+    "ValueToKey": single_message.value_to_key,
+    "ExtractField": single_message.extract_field,
+    "Cast": single_message.cast,
+    "TimestampConverter": single_message.timestamp_converter,
+    "TimestampRouter": single_message.timestamp_router,
+    "RegexRouter": single_message.regex_router,
+    "HoistField": single_message.hoist_field,
+    "Flatten": single_message.flatten,
+    "Filter": single_message.drop,
+    "DropHeaders": single_message.drop_headers,
+    "InsertHeader": single_message.insert_header,
+}
+"""Function of each transform in the catalogue."""
+WRITERS: Mapping[str, Callable[..., BuiltSink]] = {
+    "topic": topic.write,
+    "files": files.write,
+    "jdbc": jdbc.write,
+    "console": console.write,
+}
+"""Function of each sink in the catalogue."""
+
 WAIT_S = 1
-"""How often a waiting driver looks whether it was told to stop."""
+"""Interval at which a waiting driver checks for a stop."""
 STOP_GRACE_S = 10
-"""How long a micro-batch may take to its end before a pipeline that stops interrupts it."""
+"""Time that a micro-batch may take to finish before a stop interrupts it."""
 STOP_POLL_S = 0.05
 
 
 class RunningPipeline:
-    """A started pipeline: one query, or two where dead letters have their own."""
+    """Started pipeline: one query, or two where dead letters have their own."""
 
-    def __init__(self, run: Run, queries: Sequence[StreamingQuery], watch: _Watch) -> None:
+    def __init__(self, run: Run, queries: Sequence[StreamingQuery], reports: BatchReports) -> None:
         self.run = run
         self._queries = tuple(queries)
-        self._watch = watch
+        self._reports = reports
         clock = SystemClock()
-        self._silences = [Silence(clock, partial(_is_job_running, run.spark, query)) for query in queries]
+        self._watchdogs = [
+            StallWatchdog(clock, partial(_is_job_running, run.spark, query)) for query in queries
+        ]
 
     @property
     def query(self) -> StreamingQuery:
@@ -79,88 +116,43 @@ class RunningPipeline:
 
     @property
     def failure(self) -> str | None:
-        """Why it is at its end, if it is and should not be."""
+        """Reason of a failure, or None."""
         for query in self._queries:
             if not query.isActive and (error := query.exception()) is not None:
                 return reason_of(error, self.run.spec)
         return None
 
     def stop(self) -> None:
-        """Between two micro-batches where it can be: one that is cut short is done over by the next run."""
+        """Stop between two micro-batches if possible. The next run repeats an interrupted one."""
         for query in self._queries:
             for _ in range(round(STOP_GRACE_S / STOP_POLL_S)):
                 if not query.isActive or not query.status["isTriggerActive"]:
                     break
                 time.sleep(STOP_POLL_S)
             query.stop()
-        self.run.spark.streams.removeListener(self._watch)
+        self._reports.stop()
 
     def wait(self, stopped: threading.Event | None = None) -> None:
-        """Until the pipeline ends by itself, or `stopped` is set; raises PipelineFailed if it failed."""
+        """Wait until the pipeline ends or `stopped` is set; raises PipelineFailed if it failed."""
         try:
             while not all(query.awaitTermination(WAIT_S) for query in self._queries):
-                self._watch.check()
+                self._reports.check()
                 if stopped is not None and stopped.is_set():
                     break
-                for query, silence in zip(self._queries, self._silences, strict=True):
-                    silence.look(str(query.status["message"]), self._watch.batch_id)
+                for query, watchdog in zip(self._queries, self._watchdogs, strict=True):
+                    watchdog.check(str(query.status["message"]), self._reports.batch_id)
                 for query in self._queries:
                     if not query.isActive and query.exception() is not None:
                         query.awaitTermination()
-            for report in self.query.recentProgress:
-                self._watch.take(json.loads(report.json))
-            self._watch.check()
         except StreamingQueryException as error:
-            raise PipelineFailed(reason_of(error, self.run.spec)) from error
+            raise failure_of(error, self.run.spec) from error
         finally:
             self.stop()
-
-
-class _Watch(StreamingQueryListener):
-    """Hears of every micro-batch; remembers what must stop the pipeline."""
-
-    def __init__(self, spec: PipelineSpec, on_progress: OnProgress) -> None:
-        self._spec = spec
-        self._on_progress = on_progress
-        self._complaint: str | None = None
-        self.batch_id = -1
-        """The last that is done."""
-        self._lock = threading.Lock()
-
-    def check(self) -> None:
-        if self._complaint is not None:
-            raise PipelineFailed(self._complaint)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        pass
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        if event.progress.name == self._spec.name:
-            self.take(json.loads(event.progress.json))
-
-    def take(self, report: Mapping[str, Any]) -> None:
-        """Listeners hear of a batch some time after it; whoever comes second with a report is ignored."""
-        progress = progress_of(self._spec.name, report)
-        with self._lock:
-            if progress.batch_id <= self.batch_id:
-                return
-            self.batch_id = progress.batch_id
-        if progress.error_ratio > self._spec.errors.max_error_ratio:
-            self._complaint = (
-                f"batch {progress.batch_id}: {progress.errors} of {progress.records} records are bad,"
-                f" more than max_error_ratio {self._spec.errors.max_error_ratio:g}"
-            )
-        self._on_progress(progress)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        pass
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        pass
+        self._reports.check()
 
 
 def _is_job_running(spark: SparkSession, query: StreamingQuery) -> bool:
-    """A query's jobs are known by its run."""
+    """True if a Spark job of the query runs. The run id of the query is its job group."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(each) for each in tracker.getJobIdsForGroup(str(query.runId))]
     return any(job is not None and job.status == "RUNNING" for job in jobs)
@@ -173,33 +165,36 @@ def start_pipeline(
     run = replace(run, spark=run.spark.newSession())
     _activate(run.spark)
     register_connector(run.spark)
-    ask_one_at_a_time(run.spark)
-    write_checkpoints_quickly(run.spark, run.home)
+    disable_adaptive_stateless_planning(run.spark)
+    if run.is_confined:
+        confine(run.spark)
+    write_checkpoints_quickly(run.spark, run.directory)
     spec = run.spec
     if spec.errors.tolerance is Tolerance.ALL:
-        # A value that does not convert becomes null rather than the end of the micro-batch.
+        # A value that does not convert becomes null instead of failing the micro-batch.
         run.spark.conf.set("spark.sql.ansi.enabled", "false")
-    run = with_quarantine(with_start(run))
-    watch = _Watch(spec, on_progress)
-    run.spark.streams.addListener(watch)
+    reports = BatchReports(spec, on_progress)
     try:
-        return RunningPipeline(run, _start(run, functions), watch)
+        run = with_quarantine(begun_once(with_start(run)))
+        mend_checkpoint(run)
+        queries = _start(run, functions)
+        reports.follow(queries[0])
+        return RunningPipeline(run, queries, reports)
     except BaseException as error:
         for query in run.spark.streams.active:
             query.stop()
-        run.spark.streams.removeListener(watch)
         if (invalid := _invalid(error, run)) is not None:
             raise invalid from error
         raise
 
 
 def _invalid(error: BaseException, run: Run) -> PipelineInvalid | None:
-    """What was found before anything ran is found again by every further attempt, but for what may come."""
+    """PipelineInvalid for a failure that every attempt would repeat; None if an attempt may succeed."""
     if isinstance(error, PipelineFailed):
         return None if isinstance(error, Unavailable) else PipelineInvalid(str(error), error.path)
     if isinstance(error, UnresolvedSecret):
         return PipelineInvalid(str(error))
-    # A source in Python that cannot reach its brokers is told by Spark in the same way.
+    # Spark reports a Python source that cannot reach its brokers in the same way.
     is_sparks = isinstance(error, AnalysisException) and not (error.getCondition() or "PYTHON").startswith(
         "PYTHON"
     )
@@ -207,17 +202,18 @@ def _invalid(error: BaseException, run: Run) -> PipelineInvalid | None:
 
 
 def _activate(spark: SparkSession) -> None:
-    """Spark looks a format up in the session that is active on this thread, whosever reader asks."""
+    """Make the session active: Spark looks up a format in the active session of the thread."""
     jvm: Any = spark._jvm
     SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
 def register_connector(spark: SparkSession) -> None:
-    """Spark looks for data sources once, by a worker that a busy machine may start too late for it."""
+    """Register the data source. Spark's own discovery runs once, in a worker that a busy machine may start
+    too late."""
     try:
         spark.dataSource.register(DefaultSource)
     except PySparkException as error:
-        # It was found.
+        # Spark's discovery has registered it.
         if "ALREADY_EXISTS" not in str(error):
             raise
 
@@ -230,12 +226,14 @@ def run_pipeline(
     stopped: threading.Event | None = None,
     on_running: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run to the end, or until `stopped`; records that break a transform are set aside on the way."""
+    """Run to the end, or until `stopped`. Records that break a transform are quarantined on the way."""
     while True:
         started = start_pipeline(run, on_progress, functions)
         on_running()
         try:
             started.wait(stopped)
+        except (Away, PipelineInvalid, TooManyErrors):
+            raise
         except PipelineFailed:
             transform = partial(_transformed, run=started.run, functions=functions)
             if not quarantine_more(started.run, transform, stopped):
@@ -259,7 +257,7 @@ def _start(run: Run, functions: Sequence[Function]) -> list[StreamingQuery]:
 
 
 def build(run: Run, functions: Sequence[Function], *, streaming: bool) -> tuple[Rows, DataFrame]:
-    """What the source gives, and the rows as the sink gets them."""
+    """Rows of the source, and the rows for the sink."""
     source = run.spec.source
     read = READERS[source.type](source, run, streaming=streaming)
     return read, _transformed(read.good, run, functions)
@@ -276,6 +274,8 @@ def apply_transforms(rows: DataFrame, run: Run) -> DataFrame:
     for at, part in enumerate(run.spec.transforms):
         try:
             rows = TRANSFORMERS[part.type](rows, part, run)
+            if run.is_confined:
+                check_confined(rows)
         except AnalysisException as error:
             path = ("transforms", at)
             raise PipelineFailed(f"transforms.{at}: {reason_of(error, run.spec)}", path) from None

@@ -1,1 +1,1 @@
-"""What a pipeline says: its options, how a spec is read and judged, and its columns. Knows no Spark."""
+"""Spec of a pipeline: options, parsing, validation and columns, all without Spark."""

@@ -1,7 +1,7 @@
-"""Follows a spec's columns from the source through the transforms, and says which name leads nowhere.
+"""Column analysis: follows a spec's columns from the source through the transforms and finds unknown names.
 
-Where the columns cannot be known without Spark or without the data (an inferred schema, a registry, a
-function of the user's), everything is let pass from there on. What is said here is certain.
+Some columns are unknown without Spark or the data: an inferred schema, a schema registry, a user's function.
+From there on every name passes. So each complaint is certain.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from barnabas.pipelines.spec.ddl import columns_in, struct_fields
 from barnabas.pipelines.spec.model import Part
-from barnabas.pipelines.spec.reserved_words import RESERVED, TOMBSTONE
-from barnabas.pipelines.spec.sql_columns import (
+from barnabas.pipelines.spec.options.reserved_words import RESERVED, TOMBSTONE
+from barnabas.pipelines.spec.sql.columns import (
     UNKNOWN,
     Columns,
     Missing,
@@ -20,15 +19,16 @@ from barnabas.pipelines.spec.sql_columns import (
     missing_in_expression,
     missing_in_query,
 )
-from barnabas.security.secret_references import has_reference
+from barnabas.pipelines.spec.sql.ddl import columns_in, struct_fields
+from barnabas.security.identity.secret_references import has_reference
 
 WHOLE = "value"
 Complaint = tuple[tuple[str | int, ...], str, int]
-"""Where in the spec, what is wrong, and how many lines further down than that."""
+"""Path in the spec, message, and the number of lines below the path."""
 
 
 def complaints(source: Part, transforms: Sequence[Part], sink: Part | None) -> Iterator[Complaint]:
-    """Every name that no column has; the sink is None where functions stand before it."""
+    """Every name that matches no column. The sink is None where functions stand before it."""
     columns = source_columns(source)
     for at, part in enumerate(transforms):
         yield from ((("transforms", at), text, line) for text, line in _in_transform(part, columns))
@@ -42,24 +42,24 @@ def source_columns(part: Part) -> Columns:
     if part.type == "rate":
         return Columns({"timestamp": "TIMESTAMP", WHOLE: "BIGINT"})
     schema = part.get("schema")
-    place: dict[str, str | None] = dict.fromkeys(RESERVED) if part.type == "topic" else {}
+    reserved: dict[str, str | None] = dict.fromkeys(RESERVED) if part.type == "topic" else {}
     if part.type == "topic" and part["format"] in ("text", "raw"):
-        return Columns({WHOLE: None, **place})
+        return Columns({WHOLE: None, **reserved})
     is_given = schema is not None and not has_reference(schema)
     if not is_given or part.get("format") not in ("json", "csv", "parquet"):
         return UNKNOWN
-    return Columns({**columns_in(schema), **place})
+    return Columns({**columns_in(schema), **reserved})
 
 
 def after(part: Part, columns: Columns) -> Columns:
-    """The columns that a transform leaves."""
+    """Columns that a transform leaves."""
     change = _CHANGES.get(part.type)
     if change is None:
         return columns if part.type in _KEEPING else UNKNOWN
     if part.get("target") == "key":
         return columns
     changed = change(part, columns)
-    if part.get("predicate") is not None:  # rows that it does not hold for keep theirs
+    if part.get("predicate") is not None:  # rows that fail the predicate keep their columns
         return Columns({**columns.types, **changed.types}, columns.is_open or changed.is_open)
     return changed
 
@@ -161,7 +161,7 @@ def _in_transform(part: Part, columns: Columns) -> Iterator[tuple[str, int]]:
 
 
 def _named(part: Part) -> list[str]:
-    """The columns that a transform's options name."""
+    """Columns that a transform's options name."""
     if part.get("target") == "key":
         return []
     names: list[str] = []

@@ -1,7 +1,7 @@
-"""The typed model of a pipeline: what validation hands to everything else.
+"""Typed model of a pipeline, the result of validation.
 
-A spec is plain data: it goes into a topic, over HTTP and into another process as JSON. Secrets
-stay references (`${env:X}`) in it; only the part that connects somewhere resolves them.
+A spec is plain data: it goes into a topic, over HTTP and into another process as JSON. Secrets stay
+references (`${env:X}`) in it. Only the code that opens a connection resolves them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from barnabas.pipelines.spec.options import Value
-from barnabas.pipelines.spec.sink_options import EXACTLY_ONCE_SINKS
+from barnabas.pipelines.spec.options.option import Value
+from barnabas.pipelines.spec.options.sinks import EXACTLY_ONCE_SINKS
 
 
 class Delivery(Enum):
@@ -34,7 +34,7 @@ class Engine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A source, transform or sink: its kind, and its options with defaults filled in."""
+    """Source, transform or sink: its type, and its options with defaults filled in."""
 
     type: str
     options: Mapping[str, Value]
@@ -52,12 +52,12 @@ class Errors:
     tolerance: Tolerance = Tolerance.NONE
     dead_letter_topic: str | None = None
     max_error_ratio: float = 1.0
-    """More bad records than this share of a micro-batch stop the pipeline."""
+    """A larger share of bad records in a micro-batch stops the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Either a pause between micro-batches, or once through what there is and then done."""
+    """Interval between micro-batches, or one pass over the available records."""
 
     interval_ms: int = 0
     available_now: bool = False
@@ -91,7 +91,7 @@ class PipelineSpec:
 
     @property
     def guarantee(self) -> Delivery:
-        """What really holds, whatever was asked for."""
+        """Delivery that really holds, independent of the requested one."""
         if self.delivery is Delivery.EXACTLY_ONCE and self.sink.type in EXACTLY_ONCE_SINKS:
             return Delivery.EXACTLY_ONCE
         return Delivery.AT_LEAST_ONCE
@@ -103,11 +103,11 @@ class PipelineSpec:
 
     @property
     def group_id(self) -> str:
-        """The consumer group that shows how far the pipeline has come."""
+        """Consumer group that shows the pipeline's progress."""
         return str(self.source.get("group_id") or f"pipeline-{self.name}")
 
     def to_document(self) -> dict[str, Any]:
-        """As validation takes it: reading it back gives the same spec."""
+        """Document for validation: loading it gives the same spec."""
         trigger: Value = "available_now" if self.trigger.available_now else f"{self.trigger.interval_ms} ms"
         return {
             "name": self.name,

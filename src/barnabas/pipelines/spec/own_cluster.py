@@ -1,4 +1,4 @@
-"""How a pipeline reaches the cluster that it runs on, where its spec does not say so."""
+"""Client settings for the pipeline's own cluster, where its spec gives none."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from barnabas.client.security_settings import OPTIONS, SECRETS
-from barnabas.pipelines.spec.client_settings import PROTOCOL, is_reference, plain_names
+from barnabas.client.security.settings import OPTIONS, SECRETS
 from barnabas.pipelines.spec.model import Part, PipelineSpec
+from barnabas.pipelines.spec.options.client_settings import PROTOCOL, is_reference, plain_names
 
 
 def of_properties(properties: Mapping[str, str], file: Path) -> dict[str, str]:
-    """Those about security in a file of client properties; secrets become references to the file."""
+    """Security settings in a file of client properties. Secrets become references to the file."""
     return {
         name: f"${{file:{file.absolute()}:{name}}}" if name in SECRETS and not is_reference(text) else text
         for name, text in properties.items()
@@ -21,8 +21,10 @@ def of_properties(properties: Mapping[str, str], file: Path) -> dict[str, str]:
 
 
 def with_client_settings(spec: PipelineSpec, settings: Mapping[str, str]) -> PipelineSpec:
-    """The spec, whose parts reach the pipeline's own cluster by `settings` where they say nothing else. One
-    that names other brokers gets nothing: they must not see these credentials."""
+    """Spec whose parts use `settings` for the pipeline's own cluster, where they have no settings.
+
+    A part that names other brokers gets nothing: those brokers must not see these credentials.
+    """
 
     def given(part: Part) -> Part:
         own = plain_names(part.get("kafka") or {})
@@ -44,7 +46,7 @@ def with_client_settings(spec: PipelineSpec, settings: Mapping[str, str]) -> Pip
 
 
 def own_client_settings(spec: PipelineSpec) -> dict[str, str]:
-    """Those by which its sink, or else its source, reaches that cluster; for dead letters beside them."""
+    """Client settings of the sink, or else of the source, for the own cluster; used for dead letters."""
     for part in (spec.sink, spec.source):
         if part.type == "topic" and not part.get("bootstrap") and part.get("kafka"):
             return plain_names(part["kafka"])

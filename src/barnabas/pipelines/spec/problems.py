@@ -1,4 +1,4 @@
-"""What is wrong with a spec, in words that a person can act on."""
+"""Problems of a spec: location, message, and the option that was probably meant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from barnabas.pipelines.spec.options import Value
+from barnabas.pipelines.spec.options.option import Value
 from barnabas.pipelines.spec.yaml_source import Path
 
 
@@ -22,12 +22,12 @@ class Problem:
         return ".".join(map(str, self.path))
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.option + ': ' if self.path else ''}{self.message}"
+        location = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{location}: {self.option + ': ' if self.path else ''}{self.message}"
 
 
 class InvalidSpec(Exception):
-    """A spec with problems; the message lists them, a line each."""
+    """Spec with problems; the message lists one per line."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -36,7 +36,7 @@ class InvalidSpec(Exception):
 
 def meant(word: str, known: Iterable[str]) -> str:
     names = list(known)
-    # Of `filter` and Connect's `Filter`, the one that is written like the word.
+    # Between `filter` and Connect's `Filter`, prefer the one with the capitalisation of `word`.
     likeliest_last = sorted(names, key=lambda name: name[:1].isupper() == word[:1].isupper())
     folded = {name.lower(): name for name in likeliest_last}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)

@@ -1,7 +1,7 @@
-"""The JSON Schema of a spec, rendered from the catalogue's rows, for editors and other programs.
+"""JSON Schema of a spec, rendered from the catalogue's rows, for editors and other programs.
 
-`python -m barnabas.pipelines.spec.schema` prints it; `docs/pipeline.schema.json` is that output, and
-a test compares the two.
+`python -m barnabas.pipelines.spec.schema` prints it. `docs/pipeline.schema.json` is that output, and a test
+compares the two.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from barnabas.pipelines.spec.catalogue import CATALOGUE
-from barnabas.pipelines.spec.options import DURATION, Kind, Option, Plugin
-from barnabas.pipelines.spec.sections import ERRORS, RESTART, SPARK, TOP
+from barnabas.pipelines.spec.options.catalogue import CATALOGUE
+from barnabas.pipelines.spec.options.option import DURATION, Kind, Option, Plugin
+from barnabas.pipelines.spec.options.sections import ERRORS, RESTART, SPARK, TOP
 
 _DURATION_PATTERN = "^" + DURATION.pattern.replace("(?:", "(") + "$"
 _REFERENCE = {"type": "string", "pattern": r"\$\{(env|file):[^}]+\}"}
@@ -85,7 +85,7 @@ def _plugin(plugin: Plugin) -> dict[str, Any]:
 
 
 def _shorthand() -> dict[str, Any]:
-    """`- sql: SELECT …`: one key, the kind of the transform."""
+    """`- sql: SELECT …`: one key, the type of the transform."""
     names = sorted(CATALOGUE["transform"])
     return {
         "type": "object",

@@ -1,8 +1,7 @@
-"""Judges a spec before any Spark starts, and says what a person can act on.
+"""Validation of a spec before Spark starts.
 
-Every problem is found in one pass, in the order of the file: where (file and line), what was
-found, what was expected, and what was probably meant. The rows of the catalogue are the rules;
-here are only the words.
+One pass finds every problem, in the order of the file: location (file and line), found value, expected value,
+and the probable intent. The rows of the catalogue are the rules; this module has only the messages.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from barnabas.pipelines.spec.analysis import complaints
-from barnabas.pipelines.spec.catalogue import CATALOGUE
-from barnabas.pipelines.spec.ddl import schema_complaint
+from barnabas.pipelines.spec.cross_checks import complaints_about_whole, master_complaint
 from barnabas.pipelines.spec.model import (
     Delivery,
     Engine,
@@ -25,17 +23,19 @@ from barnabas.pipelines.spec.model import (
     Tolerance,
     Trigger,
 )
-from barnabas.pipelines.spec.options import DURATION, Kind, Option, Plugin, Value, duration_ms
+from barnabas.pipelines.spec.options.catalogue import CATALOGUE
+from barnabas.pipelines.spec.options.option import DURATION, Kind, Option, Plugin, Value, duration_ms
+from barnabas.pipelines.spec.options.sections import ERRORS, RESTART, SPARK, TOP
+from barnabas.pipelines.spec.options.sinks import EXACTLY_ONCE_SINKS
+from barnabas.pipelines.spec.options.value_parsers import password_complaint
+from barnabas.pipelines.spec.options.values import convert
 from barnabas.pipelines.spec.problems import InvalidSpec, Problem, meant, shown
-from barnabas.pipelines.spec.sections import ERRORS, RESTART, SPARK, TOP
-from barnabas.pipelines.spec.sink_options import EXACTLY_ONCE_SINKS
-from barnabas.pipelines.spec.values import convert
-from barnabas.pipelines.spec.whole_spec import complaints_about_whole, master_complaint
+from barnabas.pipelines.spec.sql.ddl import schema_complaint
 from barnabas.pipelines.spec.yaml_source import Located, Path
-from barnabas.security.secret_references import has_reference
+from barnabas.security.identity.secret_references import has_reference
 
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}")
-"""A directory is made of it, which must be one below the others: neither `.` nor `..`."""
+"""A directory has this name, and it must stay below its parent: neither `.` nor `..`."""
 
 SYNONYMS = {
     "kafka": "topic", "barnabas": "topic", "topics": "topic",
@@ -45,13 +45,13 @@ SYNONYMS = {
     "select": "sql", "query": "sql", "where": "filter", "dedup": "deduplicate", "distinct": "deduplicate",
     "aggregate": "window", "udf": "python", "function": "python",
 }  # fmt: skip
-"""What others call our kinds, where no likeness of letters would tell."""
+"""Names that other systems use for our types, where spelling alone gives no match."""
 
 
 def load(located: Located, *, is_whole: bool = True) -> PipelineSpec:
-    """The spec, or InvalidSpec with everything that is wrong with it.
+    """Load a spec; raises InvalidSpec with all of its problems.
 
-    It is not whole where functions will follow the transforms: what the sink gets is not known then.
+    A spec is not whole if functions follow the transforms: then the columns of the sink are unknown.
     """
     check = _Check(located)
     spec = check.spec()
@@ -117,8 +117,8 @@ class _Check:
         for path, message, further in complaints(spec.source, spec.transforms, sink):
             line = self._located.line(path)
             # A query of several lines begins below its key.
-            place = line if line is None or not further else line + further + 1
-            self.problems.append(Problem(path, self._located.file, place, message))
+            line_in_query = line if line is None or not further else line + further + 1
+            self.problems.append(Problem(path, self._located.file, line_in_query, message))
 
     def section(self, document: Mapping[str, Value], name: str, rows: Sequence[Option]) -> dict[str, Value]:
         defaults = {row.name: row.default for row in rows}
@@ -155,7 +155,7 @@ class _Check:
         return tuple(part for part in parts if part is not None)
 
     def _transform(self, item: Value, path: Path) -> Part | None:
-        """`{type: sql, query: …}`, or for short `{sql: …}`."""
+        """`{type: sql, query: …}`, or the shorthand `{sql: …}`."""
         if isinstance(item, Mapping) and len(item) == 1 and "type" not in item:
             ((name, value),) = item.items()
             plugin = CATALOGUE["transform"].get(name)
@@ -179,10 +179,10 @@ class _Check:
             return None
         plugin = kinds.get(str(name).rsplit(".", 1)[-1]) if isinstance(name, str) else None
         if plugin is None:
-            place = (*path, "type") if "type" in _keys_at(self._located, path) else path
+            type_path = (*path, "type") if "type" in _keys_at(self._located, path) else path
             known = SYNONYMS.get(str(name).lower())
             hint = f"did you mean {known!r}?" if known in kinds else meant(str(name), kinds)
-            self.complain(place, f"there is no {role} {name!r}; {hint}")
+            self.complain(type_path, f"there is no {role} {name!r}; {hint}")
             return None
         options = {option: value for option, value in given.items() if option != "type"}
         checked = self.options(options, plugin.options, path, f"{role} {plugin.name}", plugin)
@@ -225,10 +225,12 @@ class _Check:
         if row.secret and not has_reference(value):
             self.complain(
                 path,
-                "a secret stands here in the open; expected a reference: ${env:NAME} or ${file:path:key}",
+                "found a secret in plain text; expected a reference: ${env:NAME} or ${file:path:key}",
             )
             return value
         if has_reference(value):
+            if row.is_address and (complaint := password_complaint(str(value))):
+                self.complain(path, complaint)
             return self.reference(row, value, path)
         converted, fits = convert(row, value)
         if not fits:
@@ -237,15 +239,18 @@ class _Check:
                 close = difflib.get_close_matches(value, row.choices, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
             self.complain(path, f"found {shown(value)}; expected {row.expected}{hint}")
-            return None  # what looks at several options at once finds none, rather than a wrong one
+            return None  # checks across options then see no value, rather than a wrong one
         check = schema_complaint if row.kind is Kind.SCHEMA else row.check
         complaint = None if check is None else check(converted)
+        if complaint is None and row.is_address:
+            complaint = password_complaint(converted)
         if complaint:
             self.complain(path, complaint)
         return converted
 
     def reference(self, row: Option, value: Value, path: Path) -> Value:
-        """It stands for any value of a part; what steers the pipeline is needed before it is resolved."""
+        """Check of a reference. It may stand for any value of a part; settings of the pipeline are needed
+        before it is resolved."""
         is_of_part = path[0] in ("source", "sink", "transforms")
         if not isinstance(value, str) or is_of_part or row.kind is Kind.TEXT:
             return [value] if row.kind is Kind.LIST and isinstance(value, str) else value

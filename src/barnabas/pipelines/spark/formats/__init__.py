@@ -1,1 +1,1 @@
-"""How bytes become columns and columns bytes: one file per format."""
+"""Record formats: one file per format, bytes to columns and columns to bytes."""

@@ -1,7 +1,7 @@
-"""Decoders and encoders in Python, applied to Arrow columns: what Spark has no function for.
+"""Decoders and encoders in Python over Arrow columns, for formats without a Spark function.
 
-A codec is a function from a record's bytes to a mapping (or back) that is made once in each
-worker from plain data. A record that it cannot read becomes an error in words, not an end.
+A codec is a function from a record's bytes to a mapping (or back), made once in each worker from plain data.
+A record that it cannot decode gives an error text instead of a failure.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ MESSAGE_LENGTH_MAX = 300
 
 
 class Decoded(NamedTuple):
-    """A struct of the value's columns (or the one column that it is), and what went wrong, if anything."""
+    """A struct of the value's columns (or its only column), and the error, if any."""
 
     value: Column
     error: Column
     is_struct: bool = True
+    is_null: Column | None = None
+    """True if the value is null; None where only a record without bytes is null."""
 
 
 def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) -> Callable[[Column], Decoded]:
@@ -44,9 +46,9 @@ def arrow_decoder(make: Callable[[], ReadOne], schema: StructType, what: str) ->
                 try:
                     row = read(value)
                 except RegistryError:
-                    # Not the record's fault: the batch is tried again.
+                    # The record is not at fault: the batch is retried.
                     raise
-                except Exception as failure:  # noqa: BLE001 - whatever it is, these bytes caused it
+                except Exception as failure:  # noqa: BLE001 - any exception comes from these bytes
                     error = f"the value is not {what}: {type(failure).__name__}: {failure}"[
                         :MESSAGE_LENGTH_MAX
                     ]

@@ -1,12 +1,13 @@
 """Avro by fastavro, with or without the registry's framing.
 
-Reading, a record's own schema (by its id) is resolved against the one that the columns come
-from: the given schema, or the subject's latest. Writing, a schema that was not given is made
-from the columns, and registered where there is a registry. Gap: unions of several types.
+When reading, a record's own schema (by its id) is resolved against the schema of the columns: the given one,
+or the subject's latest. When writing, a missing schema is made from the columns, and registered if there is a
+registry. Times of day are text, such as `01:02:03.004`. Gaps: unions of several types, recursive types.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import uuid
@@ -17,9 +18,9 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
+from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spark.formats.arrow import Decoded, ReadOne, WriteOne, arrow_decoder, arrow_encoder
 from barnabas.pipelines.spark.formats.registry import frame, latest_schema, register, schema_by_id, unframe
-from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Part
 
 _SIMPLE: Mapping[str, T.DataType] = {
@@ -30,15 +31,19 @@ _SIMPLE: Mapping[str, T.DataType] = {
 _LOGICAL: Mapping[str, T.DataType] = {
     "timestamp-millis": T.TimestampType(), "timestamp-micros": T.TimestampType(), "date": T.DateType(),
     "local-timestamp-millis": T.TimestampNTZType(), "local-timestamp-micros": T.TimestampNTZType(),
-    "uuid": T.StringType(),
+    "uuid": T.StringType(), "time-millis": T.StringType(), "time-micros": T.StringType(),
 }  # fmt: skip
 _WRITTEN: tuple[tuple[type[T.DataType], Any], ...] = (
     (T.BooleanType, "boolean"), (T.ByteType, "int"), (T.ShortType, "int"), (T.IntegerType, "int"),
     (T.LongType, "long"), (T.FloatType, "float"), (T.DoubleType, "double"), (T.StringType, "string"),
     (T.BinaryType, "bytes"),
     (T.TimestampType, {"type": "long", "logicalType": "timestamp-micros"}),
+    (T.TimestampNTZType, {"type": "long", "logicalType": "local-timestamp-micros"}),
     (T.DateType, {"type": "int", "logicalType": "date"}),
 )  # fmt: skip
+
+
+TIMES = ("time-millis", "time-micros")
 
 
 def avro_decoder(part: Part, run: Run) -> Callable[[Column], Decoded]:
@@ -63,38 +68,65 @@ def avro_encoder(part: Part, run: Run) -> Callable[[Column, T.StructType], Colum
 
 
 def spark_type(schema: Any) -> T.DataType:
-    """The Spark type that holds what an Avro schema describes."""
-    if isinstance(schema, list):
-        others = [each for each in schema if each != "null"]
-        if len(others) != 1:
-            raise PipelineFailed("Avro unions of several types have no Spark type; only a type or null")
-        return spark_type(others[0])
-    if isinstance(schema, dict):
-        return _complex_type(schema)
-    if schema not in _SIMPLE:
-        raise PipelineFailed(
-            f"the Avro type {schema!r} is not known here (named types are used in place only)"
-        )
-    return _SIMPLE[schema]
+    """Spark type for the values of an Avro schema."""
+    return _Types().of(schema, "")
 
 
-def _complex_type(schema: Mapping[str, Any]) -> T.DataType:
-    kind, logical = schema["type"], schema.get("logicalType")
-    if logical == "decimal":
-        return T.DecimalType(schema["precision"], schema.get("scale", 0))
-    if kind == "record":
-        return T.StructType(
-            [T.StructField(each["name"], spark_type(each["type"])) for each in schema["fields"]]
-        )
-    if kind == "array":
-        return T.ArrayType(spark_type(schema["items"]))
-    if kind == "map":
-        return T.MapType(T.StringType(), spark_type(schema["values"]))
-    return _LOGICAL.get(str(logical)) or spark_type(kind)
+class _Types:
+    """Types of one schema, with the names defined so far."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, T.DataType | None] = {}
+        """None for a type whose description is not complete yet."""
+
+    def of(self, schema: Any, namespace: str) -> T.DataType:
+        if isinstance(schema, list):
+            others = [each for each in schema if each != "null"]
+            if len(others) != 1:
+                raise PipelineFailed("Avro unions of several types have no Spark type; only a type or null")
+            return self.of(others[0], namespace)
+        if isinstance(schema, dict):
+            return self._complex(schema, namespace)
+        if schema in _SIMPLE:
+            return _SIMPLE[schema]
+        full = _full_name(schema, namespace)
+        name = full if full in self._named else schema
+        if name not in self._named:
+            raise PipelineFailed(f"the Avro type {schema!r} is unknown; it is not defined before its use")
+        found = self._named[name]
+        if found is None:
+            raise PipelineFailed(f"the Avro type {schema!r} is recursive, which no Spark type is")
+        return found
+
+    def _complex(self, schema: Mapping[str, Any], namespace: str) -> T.DataType:
+        name = schema.get("name")
+        if name is None:
+            return self._described(schema, namespace)
+        full = _full_name(name, schema.get("namespace", namespace))
+        self._named[full] = None
+        found = self._named[full] = self._described(schema, full.rpartition(".")[0])
+        return found
+
+    def _described(self, schema: Mapping[str, Any], namespace: str) -> T.DataType:
+        kind, logical = schema["type"], schema.get("logicalType")
+        if logical == "decimal":
+            return T.DecimalType(schema["precision"], schema.get("scale", 0))
+        if kind == "record":
+            fields = ((each["name"], each["type"]) for each in schema["fields"])
+            return T.StructType([T.StructField(name, self.of(each, namespace)) for name, each in fields])
+        if kind == "array":
+            return T.ArrayType(self.of(schema["items"], namespace))
+        if kind == "map":
+            return T.MapType(T.StringType(), self.of(schema["values"], namespace))
+        return _LOGICAL.get(str(logical)) or self.of(kind, namespace)
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def avro_schema(kind: T.DataType, name: str) -> Any:
-    """The Avro schema that holds a Spark type; every field may be null."""
+    """Avro schema for a Spark type; every field may be null."""
     if isinstance(kind, T.StructType):
         fields = [
             {
@@ -161,11 +193,13 @@ def _checked(stream: io.BytesIO, writer: Any, reader: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As Arrow takes it: ids as text."""
+    """Value for Arrow: UUIDs and times of day as text."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
+    if isinstance(value, dt.time):
+        return value.isoformat()
     return str(value) if isinstance(value, uuid.UUID) else value
 
 
@@ -173,11 +207,28 @@ def _writer(text: str, schema_id: int | None) -> WriteOne:
     import fastavro  # noqa: PLC0415 - made in each worker
 
     schema = fastavro.parse_schema(json.loads(text))
+    has_times = any(f'"{each}"' in text for each in TIMES)
 
     def write(row: Mapping[str, Any]) -> bytes:
         stream = io.BytesIO()
-        fastavro.schemaless_writer(stream, schema, row)
+        fastavro.schemaless_writer(stream, schema, _with_times(row, schema) if has_times else row)
         payload = stream.getvalue()
         return payload if schema_id is None else frame(schema_id, payload)
 
     return write
+
+
+def _with_times(value: Any, schema: Any) -> Any:
+    """Text back to times of day, where the schema has them; inside maps and named types it stays text."""
+    if isinstance(schema, list):
+        others = [each for each in schema if each != "null"]
+        return _with_times(value, others[0]) if value is not None and len(others) == 1 else value
+    if not isinstance(schema, dict) or value is None:
+        return value
+    if schema.get("logicalType") in TIMES and isinstance(value, str):
+        return dt.time.fromisoformat(value)
+    if schema["type"] == "record":
+        return {each["name"]: _with_times(value.get(each["name"]), each["type"]) for each in schema["fields"]}
+    if schema["type"] == "array":
+        return [_with_times(each, schema["items"]) for each in value]
+    return value

@@ -1,37 +1,45 @@
-"""From the bytes of records to columns, permissively: what cannot be read is kept as it came.
+"""Decoding of records to columns; undecodable records keep their bytes.
 
-Every record becomes a row with the columns of its value and of its place (`_key`, `_topic`,
-`_partition`, `_offset`, `_timestamp`, perhaps `_headers`); one that cannot be read is told from
-the others by an error in words. With tolerance `none` that error stops the pipeline.
+Every record becomes a row with the columns of its value and its coordinates (`_key`, `_topic`, `_partition`,
+`_offset`, `_timestamp`, perhaps `_headers`). An undecodable record has an error text instead. With tolerance
+`none` that error stops the pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
+from barnabas.pipelines.spark.columns.columns import quoted
+from barnabas.pipelines.spark.context.run_context import PipelineFailed, Rows, Run, Unavailable
 from barnabas.pipelines.spark.formats.arrow import Decoded
 from barnabas.pipelines.spark.formats.avro import avro_decoder
 from barnabas.pipelines.spark.formats.protobuf import protobuf_decoder
-from barnabas.pipelines.spark.notes import read_note, write_note
-from barnabas.pipelines.spark.run import PipelineFailed, Rows, Run, Unavailable
-from barnabas.pipelines.spark.transforms.columns import quoted
+from barnabas.pipelines.spark.formats.text import CORRUPT, plain_text, text_decoder, unwrapped, utf8_error
+from barnabas.pipelines.spark.state.state_files import read_note, write_note
 from barnabas.pipelines.spec.model import Part, Tolerance
-from barnabas.pipelines.spec.reserved_words import RESERVED
+from barnabas.pipelines.spec.options.reserved_words import IS_TOMBSTONE, RESERVED
 
-CORRUPT = "_corrupt_record"
 OBSERVATION = "decoded"
-"""Name under which a micro-batch's progress tells how many records were read, and how many badly."""
-PLACE = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "timestamp": "_timestamp"}
+"""Name of the metric with the counts of records and errors in a micro-batch's progress."""
+RECORD_COLUMNS = {
+    "topic": "_topic",
+    "partition": "_partition",
+    "offset": "_offset",
+    "timestamp": "_timestamp",
+}
+
+_SEPARATOR = "\x1e"
+"""Separator between the texts of a list: ASCII's record separator."""
 
 Samples = Callable[[int], list[bytes]]
 
 
 def decode(records: DataFrame, part: Part, run: Run, samples: Samples) -> Rows:
-    """`records` has the columns of Spark's Kafka source."""
+    """Decode `records`, which has the columns of Spark's Kafka source."""
     value = decoder(part, run, samples)(F.col("value"))
     key, key_error = _key(part)
     placed = records.select(
@@ -39,12 +47,13 @@ def decode(records: DataFrame, part: Part, run: Run, samples: Samples) -> Rows:
         value.value.alias("_v"),
         key.alias("_key"),
         F.coalesce(value.error, key_error, _set_aside(run)).alias("_error"),
+        (F.col("value").isNull() if value.is_null is None else value.is_null).alias(IS_TOMBSTONE),
     )
     return split(placed, part, run, is_struct=value.is_struct)
 
 
 def split(placed: DataFrame, part: Part, run: Run, *, is_struct: bool) -> Rows:
-    """Rows with `_v`, `_key` and `_error` beside the record's own columns, told apart."""
+    """Good and bad rows, from rows with `_v`, `_key`, `_error` and `_tombstone` beside the record's."""
     observed = counted(placed, "_error", run)
     fine = F.col("_error").isNull()
     if run.spec.errors.tolerance is Tolerance.NONE:
@@ -55,7 +64,7 @@ def split(placed: DataFrame, part: Part, run: Run, *, is_struct: bool) -> Rows:
 
 
 def counted(rows: DataFrame, error: str, run: Run) -> DataFrame:
-    """`rows`, whose number a micro-batch's progress tells, with that of those with an error."""
+    """`rows`, with the counts of records and errors in the micro-batch's progress."""
     if not run.is_main_source:
         return rows
     return rows.observe(OBSERVATION, F.count(F.lit(1)).alias("records"), F.count(error).alias("errors"))
@@ -67,28 +76,32 @@ def decoder(part: Part, run: Run, samples: Samples) -> Callable[[Column], Decode
     if kind == "raw":
         return lambda value: Decoded(value, nothing, is_struct=False)
     if kind == "text":
-        return lambda value: Decoded(value.cast("string"), nothing, is_struct=False)
+        return plain_text
+    options = part.get("format_options", {})
     if kind == "json":
-        schema = _given(part) or inferred(part, run, samples)
-        return lambda value: _text(value, schema, part, "JSON")
+        given = _given(part)
+        schema = given or inferred(part, run, samples)
+        return text_decoder(schema, "JSON", options, envelope=part["envelope"], is_inferred=given is None)
     if kind == "csv":
-        return lambda value: _text(value, struct_of(part["schema"]), part, "CSV")
+        return text_decoder(struct_of(part["schema"]), "CSV", options)
     if kind == "avro":
         return avro_decoder(part, run)
     return protobuf_decoder(part, run)
 
 
 def inferred(part: Part, run: Run, samples: Samples) -> StructType:
-    """The schema of sampled JSON records; remembered, so that a restart sees the same columns."""
-    place = run.checkpoint("schema")
-    known = read_note(run, place)
+    """Schema of sampled JSON records, kept so that a restart has the same columns."""
+    location = run.checkpoint("schema")
+    known = read_note(run, location)
     if known is not None:
         return struct_of(known)
-    values = [value.decode("utf-8", "replace") for value in samples(part["samples"])]
+    values = [
+        unwrapped(value.decode("utf-8", "replace"), part["envelope"]) for value in samples(part["samples"])
+    ]
     found = run.spark.read.json(run.spark.sparkContext.parallelize(values, 1), mode="DROPMALFORMED").schema
     if not found.fields:
         raise Unavailable("there are no JSON records yet to infer a schema from; give the source a 'schema'")
-    write_note(run, place, found.toDDL())
+    write_note(run, location, found.toDDL())
     return found
 
 
@@ -103,37 +116,33 @@ def struct_of(ddl: str) -> StructType:
     return found
 
 
-def _text(value: Column, schema: StructType, part: Part, what: str) -> Decoded:
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **part.get("format_options", {})}
-    widened = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    text = value.cast("string")
-    if what == "JSON":
-        parsed = F.from_json(text, widened, options)
-    else:
-        parsed = F.from_csv(text, widened.toDDL(), options)
-    message = F.lit(f"the value is not {what} of the schema {schema.simpleString()}")
-    return Decoded(parsed, F.when(parsed[CORRUPT].isNotNull(), message))
-
-
 def _key(part: Part) -> tuple[Column, Column]:
     nothing = F.lit(None).cast("string")
     kind = part.get("key_format", "raw")
     if kind == "raw":
         return F.col("key"), nothing
+    text = F.col("key").cast("string")
     if kind == "text":
-        return F.col("key").cast("string"), nothing
-    parsed = F.from_json(F.col("key").cast("string"), part["key_schema"], {"mode": "PERMISSIVE"})
+        return text, utf8_error(text, "key")
+    parsed = F.from_json(text, part["key_schema"], {"mode": "PERMISSIVE"})
     bad = F.col("key").isNotNull() & parsed.isNull()
-    return parsed, F.when(bad, F.lit("the key is not JSON of its schema"))
+    return parsed, F.coalesce(
+        utf8_error(text, "key"), F.when(bad, F.lit("the key is not JSON of its schema"))
+    )
 
 
 def _columns(placed: DataFrame, part: Part, *, is_struct: bool) -> list[Column]:
     kept = [
         F.col("_key"),
-        *(quoted(name).alias(place) for name, place in PLACE.items() if name in placed.columns),
+        *(
+            quoted(name).alias(reserved)
+            for name, reserved in RECORD_COLUMNS.items()
+            if name in placed.columns
+        ),
     ]
-    if "headers" in placed.columns:
+    if "headers" in placed.columns and part.get("headers") is not False:
         kept.append(F.col("headers").alias("_headers"))
+    kept.append(F.col(IS_TOMBSTONE))
     if not is_struct:
         return [F.col("_v").alias("value"), *kept]
     struct = placed.schema["_v"].dataType
@@ -152,20 +161,31 @@ def _bad(placed: DataFrame) -> DataFrame:
     return placed.where(F.col("_error").isNotNull()).select(*present, F.col("_error").alias("error"))
 
 
-def place_of_row() -> Column:
-    """As `Run.quarantine` names a record."""
+def record_id_of_row() -> Column:
+    """Record id, as in `Run.quarantine`."""
     return F.concat_ws("/", "topic", "partition", "offset")
 
 
 def _set_aside(run: Run) -> Column:
-    """Why a record is in quarantine; null for all that are not."""
-    place = place_of_row()
-    reason = F.lit(None).cast("string")
-    for each, why in run.quarantine.items():
-        reason = F.when(place == each, F.lit(why)).otherwise(reason)
-    return reason
+    """Reason why a record is in quarantine; null for all others."""
+    if not run.quarantine:
+        return F.lit(None).cast("string")
+    reasons = F.map_from_arrays(_list(run.quarantine.keys()), _list(run.quarantine.values()))
+    return F.when(is_quarantined(run), reasons[record_id_of_row()])
+
+
+def is_quarantined(run: Run) -> Column:
+    """True if a row of the source is in quarantine, by its columns topic, partition and offset."""
+    return F.array_contains(_list(run.quarantine.keys()), record_id_of_row())
+
+
+def _list(texts: Iterable[str]) -> Column:
+    """Array of texts from one literal that Spark splits once: an expression per text would make an unbounded
+    plan."""
+    whole = _SEPARATOR.join(each.replace(_SEPARATOR, " ") for each in texts)
+    return F.split(F.lit(whole), _SEPARATOR, -1)
 
 
 def _complaint() -> Column:
-    place = F.format_string("topic %s, partition %s, offset %s: ", "topic", "partition", "offset")
-    return F.concat(place, F.col("_error"))
+    where = F.format_string("topic %s, partition %s, offset %s: ", "topic", "partition", "offset")
+    return F.concat(where, F.col("_error"))

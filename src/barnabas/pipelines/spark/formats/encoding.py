@@ -1,26 +1,32 @@
-"""From columns to the bytes of records: `key`, `value`, and where told `topic` and `headers`."""
+"""Encoding of columns to records: `key`, `value`, `topic`, `headers` and `timestamp`.
+
+A row that was a tombstone and whose columns are all still null is written as a tombstone, in any format. As
+`{}` it would never delete its key in a compacted topic.
+"""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
-from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructType
 
+from barnabas.pipelines.spark.columns.columns import WHOLE, all_null, is_tombstone, payload, quoted
+from barnabas.pipelines.spark.columns.single_message import HEADERS
+from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spark.formats.avro import avro_encoder
+from barnabas.pipelines.spark.formats.json_text import json_of
 from barnabas.pipelines.spark.formats.protobuf import protobuf_encoder
-from barnabas.pipelines.spark.run import PipelineFailed, Run
-from barnabas.pipelines.spark.transforms.columns import WHOLE, payload, quoted
-from barnabas.pipelines.spark.transforms.single_message import HEADERS
 from barnabas.pipelines.spec.model import Part
 
 
 def encode(rows: DataFrame, part: Part, run: Run) -> DataFrame:
-    """The columns key, value, topic and headers, ready for a topic."""
+    """Columns key, value, topic, headers and timestamp, ready for a topic."""
     return rows.select(
         _key(rows, part).alias("key"),
         _value(rows, part, run).alias("value"),
         _topic(rows, part).alias("topic"),
         _headers(rows).alias("headers"),
+        _timestamp(rows).alias("timestamp"),
     )
 
 
@@ -29,12 +35,18 @@ def _topic(rows: DataFrame, part: Part) -> Column:
     if name is not None:
         return F.lit(name)
     if "_topic" not in rows.columns:
-        raise PipelineFailed("the sink names no topic, and the rows have no column _topic that would")
+        raise PipelineFailed("the sink names no topic, and the rows have no column _topic")
     return F.col("_topic")
 
 
 def _headers(rows: DataFrame) -> Column:
     return F.col("_headers").cast(HEADERS) if "_headers" in rows.columns else F.lit(None).cast(HEADERS)
+
+
+def _timestamp(rows: DataFrame) -> Column:
+    """Timestamp of the record; a row without one gets the time of the write."""
+    column = F.col("_timestamp") if "_timestamp" in rows.columns else F.lit(None)
+    return column.cast("timestamp")
 
 
 def _key(rows: DataFrame, part: Part) -> Column:
@@ -48,18 +60,20 @@ def _key(rows: DataFrame, part: Part) -> Column:
     missing = [name for name in names if name not in rows.columns]
     if missing:
         raise PipelineFailed(
-            f"the sink's key {', '.join(missing)} is no column; there are {', '.join(rows.columns)}"
+            f"the sink's key {', '.join(missing)} is not a column; there are {', '.join(rows.columns)}"
         )
     if len(names) == 1:
         return _bytes(quoted(names[0]), rows.schema[names[0]].dataType)
-    return F.to_json(F.struct(*(quoted(name) for name in names))).cast("binary")
+    columns = StructType([rows.schema[name] for name in names])
+    return json_of(F.struct(*(quoted(name) for name in names)), columns, {}).cast("binary")
 
 
 def _bytes(column: Column, kind: DataType) -> Column:
-    """A key as bytes: bytes and text as they are, structs as JSON, all else as its text."""
+    """Key as bytes: bytes and text unchanged, structs as JSON, other types as their text."""
     if isinstance(kind, BinaryType):
         return column
-    return (F.to_json(column) if isinstance(kind, StructType) else column.cast("string")).cast("binary")
+    text = json_of(column, kind, {}) if isinstance(kind, StructType) else column.cast("string")
+    return text.cast("binary")
 
 
 def _value(rows: DataFrame, part: Part, run: Run) -> Column:
@@ -73,9 +87,11 @@ def _value(rows: DataFrame, part: Part, run: Run) -> Column:
     if not names:
         raise PipelineFailed("there are no columns left to write as a value")
     struct = F.struct(*(quoted(name) for name in names))
+    if (tombstone := is_tombstone(rows)) is not None:
+        struct = F.when(~(tombstone & all_null(rows)), struct)
     columns = StructType([rows.schema[name] for name in names])
     if kind == "json":
-        return F.to_json(struct, part.get("format_options", {})).cast("binary")
+        return json_of(struct, columns, part.get("format_options", {})).cast("binary")
     if kind == "csv":
         return F.to_csv(struct, part.get("format_options", {})).cast("binary")
     if kind == "avro":
@@ -97,11 +113,13 @@ def _plain(rows: DataFrame, names: list[str], *, whole: bool, kind: str) -> Colu
 
 
 def _whole_json(kind: DataType) -> Column:
-    """A single value as JSON: to_json takes structs only, so its brackets are taken off again."""
+    """Single value as JSON: to_json takes structs and arrays only, so array brackets are removed."""
     column = quoted(WHOLE)
     if isinstance(kind, BinaryType):
         return column
     if isinstance(kind, StructType):
-        return F.to_json(column).cast("binary")
-    wrapped = F.to_json(F.array(column if not isinstance(kind, StringType) else column.cast("string")))
+        return json_of(column, kind, {}).cast("binary")
+    wrapped = json_of(
+        F.array(column if not isinstance(kind, StringType) else column.cast("string")), ArrayType(kind), {}
+    )
     return F.when(column.isNotNull(), F.substring(wrapped, F.lit(2), F.length(wrapped) - 2).cast("binary"))

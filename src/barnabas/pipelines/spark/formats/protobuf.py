@@ -1,7 +1,7 @@
 """Protobuf by a descriptor set, with or without the registry's framing.
 
-Framed messages carry, after the schema's id, the path to the message inside its file; here the
-spec names the message, so the path is only stepped over. Unknown fields are dropped.
+Framed messages carry, after the schema id, the path of the message in its file. The spec names the message,
+so the path is skipped. Unknown fields are dropped.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
+from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spark.formats.arrow import Decoded, ReadOne, WriteOne, arrow_decoder, arrow_encoder
 from barnabas.pipelines.spark.formats.registry import frame, latest_schema, unframe
-from barnabas.pipelines.spark.run import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Part
 
 TIMESTAMP = "google.protobuf.Timestamp"
@@ -42,7 +42,7 @@ def protobuf_encoder(part: Part, run: Run) -> Callable[[Column, T.StructType], C
 
 
 def message_class(descriptors: bytes, name: str) -> Any:
-    """The class of a message, from a descriptor set."""
+    """Class of a message, from a descriptor set."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415
 
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
@@ -105,7 +105,7 @@ def _reader(descriptors: bytes, name: str, *, framed: bool) -> ReadOne:
 
 
 def _after_path(payload: bytes) -> bytes:
-    """Past the list of indexes: a count, then that many numbers, all as zigzag varints."""
+    """Payload after the message indexes: a count, then that many numbers, all zigzag varints."""
     count, at = _varint(payload, 0)
     for _ in range(count):
         _, at = _varint(payload, at)

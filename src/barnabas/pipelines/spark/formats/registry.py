@@ -1,7 +1,7 @@
-"""A small client of a schema registry, and the framing by which records name their schema.
+"""Schema registry client, and the framing with which records name their schema.
 
-A framed record is a zero byte, four bytes of schema id, and the payload. Schemas of an id never
-change, so each process asks for one once.
+A framed record is a zero byte, four bytes of schema id, and the payload. The schema of an id never changes,
+so each process requests it once.
 """
 
 from __future__ import annotations
@@ -17,19 +17,25 @@ from typing import Any
 MAGIC = 0
 HEADER = struct.Struct(">BI")
 TIMEOUT_S = 10.0
+SERVER_ERROR = 500
+"""First HTTP status code that blames the server."""
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class RegistryError(Exception):
-    """The registry said no, or nothing."""
+    """The registry refused a request or did not answer."""
+
+
+class RegistryAway(RegistryError):
+    """The registry is out of reach, or cannot answer now."""
 
 
 class UnframedRecord(Exception):
-    """The bytes do not begin as the registry's clients begin them."""
+    """The bytes do not begin with the registry's framing."""
 
 
 def unframe(value: bytes) -> tuple[int, bytes]:
-    """The schema's id, and the payload."""
+    """Schema id and payload."""
     if len(value) < HEADER.size or value[0] != MAGIC:
         raise UnframedRecord("the value does not begin with a zero byte and a schema id")
     return HEADER.unpack_from(value)[1], value[HEADER.size :]
@@ -70,6 +76,7 @@ def _ask(url: str, path: str, body: dict[str, str] | None = None) -> dict[str, A
             found: dict[str, Any] = json.load(answer)
             return found
     except urllib.error.HTTPError as error:
-        raise RegistryError(f"the schema registry answered {error.code} to {path}") from None
+        kind = RegistryAway if error.code >= SERVER_ERROR else RegistryError
+        raise kind(f"the schema registry answered {error.code} to {path}") from None
     except OSError as error:
-        raise RegistryError(f"the schema registry at {url} cannot be reached: {error}") from None
+        raise RegistryAway(f"the schema registry at {url} cannot be reached: {error}") from None

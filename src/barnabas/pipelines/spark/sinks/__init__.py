@@ -1,1 +1,1 @@
-"""Where rows go: one file per kind of sink."""
+"""Sinks: one file per type."""

@@ -1,25 +1,30 @@
-"""A directory of files that several streams may add to, each of their micro-batches once.
+"""Log of a file sink's directory, to which several streams add each of their micro-batches once.
 
-Spark's readers of such a directory believe its log, `_spark_metadata`: a file counts when it stands
-there. Spark's own file sink numbers the log's entries as the query numbers its micro-batches, and
-takes a number that is there for a batch that is done: a second query, or the same one with a new
-checkpoint, would be skipped without a word until it has caught up. Here an entry gets the next free
-number, whoever wrote the one before, and a batch is known by the names of its files, which carry the
-query's id (a checkpoint keeps it for its life) and the batch's number.
+Spark's readers of such a directory follow its log, `_spark_metadata`: a file counts if the log lists it.
+Spark's own file sink numbers the entries like the query's micro-batches, and takes an existing number for a
+finished batch. A second query, or the same one with a new checkpoint, would be skipped silently until it has
+caught up. Here an entry gets the next free number, whichever query wrote the previous one. The names of its
+files identify a batch: they contain the query id (constant for a checkpoint) and the batch number.
 
-A batch is written aside, its files are moved to their names, and the log's new entry makes them count,
-all at once. An entry is made only where every earlier one was looked at, and only if its number is
-free: of two drivers that run the same query for a moment, one writes the batch. What a crash leaves
-behind before the entry is made counts for nothing; no later attempt has the same names.
+A batch is written to a staging directory, and its files are moved to their final names. The new log entry
+then makes them count, all at once. An entry is made only after all earlier ones were checked, and only if its
+number is free (`log_entry`). Of two drivers that run the same query for a moment, one writes the batch. Of
+two queries that want the same number, the later one takes the next. Files left by a crash before the entry
+count for nothing; no later attempt uses the same names.
+
+Every tenth entry is a compact one, as in Spark's own sink: it repeats the lines of all entries before it.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from barnabas.pipelines.spark.run import PipelineFailed
+from barnabas.core.clock import SystemClock
+from barnabas.pipelines.spark.context.run_context import PipelineFailed
+from barnabas.pipelines.spark.state.log_entry import create_entry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,22 +48,27 @@ class FileLog:
         self._root = jvm.org.apache.hadoop.fs.Path(path)
         self._files = self._root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         self._checked: int | None = None
-        """No entry up to this one is of a batch that this run has still to write."""
+        """Last entry up to which no entry belongs to a batch that this run has still to write."""
 
     def refuse_foreign_files(self) -> None:
-        """Files that no stream wrote would be hidden by the log of the first one that does."""
-        if self._files.exists(self._place(LOG)) or not self._files.exists(self._root):
+        """Raises PipelineFailed if the directory holds other files: the log of the first stream would hide
+        them."""
+        if self._files.exists(self._inside(LOG)) or not self._files.exists(self._root):
             return
         found = [str(each.getPath().getName()) for each in self._files.listStatus(self._root)]
         foreign = sorted(name for name in found if not name.startswith(_HIDDEN))
         if foreign:
             raise PipelineFailed(
-                f"sink.path: {self._path} holds {foreign[0]!r}, which no pipeline wrote: Spark would not"
-                " read it any more once one writes there; expected a directory that is empty or a pipeline's"
+                f"sink.path: {self._path} holds {foreign[0]!r}, which no pipeline wrote: Spark would no"
+                " longer read it once a pipeline writes there; expected an empty directory, or a pipeline's"
             )
 
+    def holds(self, query_id: str, batch_id: int) -> bool:
+        """True if the log lists the batch."""
+        return self._holds(f"{query_id}-{batch_id}")
+
     def add(self, writer: DataFrameWriter, query_id: str, batch_id: int) -> None:
-        """What `writer` writes belongs to the directory from here on, unless the batch does already."""
+        """Write a batch with `writer` and add its files to the log, unless the log lists the batch."""
         tag = f"{query_id}-{batch_id}"
         log = self._open()
         latest = _latest(log)
@@ -67,7 +77,7 @@ class FileLog:
                 return
             self._checked = latest
             self._clear(query_id)
-        staging = self._place(f"{STAGING}/{tag}-{uuid.uuid4().hex[:8]}")
+        staging = self._inside(f"{STAGING}/{tag}-{uuid.uuid4().hex[:8]}")
         writer.mode("overwrite").save(str(staging))
         moved = self._move(staging, str(staging.getName()))
         if not self._enter(log, moved, tag):
@@ -76,7 +86,7 @@ class FileLog:
         self._files.delete(staging, True)
 
     def _enter(self, log: Any, files: list[Any], tag: str) -> bool:
-        """Make the entry; False if somebody else has made it."""
+        """Make the log entry; False if another driver has added the batch."""
         sinks = self._jvm.org.apache.spark.sql.execution.streaming.sinks
         rows: Any = self._spark.sparkContext._gateway.new_array(sinks.SinkFileStatus, len(files))  # type: ignore[union-attr]
         for at, status in enumerate(files):
@@ -87,28 +97,59 @@ class FileLog:
             if any(self._is_in(log, number, tag) for number in range(self._checked + 1, latest + 1)):
                 return False
             self._checked = latest
-            if log.add(latest + 1, rows):
+            if self._create(log, latest + 1, rows):
                 self._checked += 1
                 return True
 
+    def _create(self, log: Any, number: int, rows: Any) -> bool:
+        """Write the entry in Spark's format; False if another driver has made one with this number."""
+        stream = self._jvm.java.io.ByteArrayOutputStream()
+        log.serialize(rows, stream)
+        version, *lines = str(stream.toString("UTF-8")).splitlines()
+        interval = int(log.compactInterval())
+        is_compact = (number + 1) % interval == 0
+        if is_compact:
+            lines = [*self._lines(log, range(max(0, number - interval), number)), *lines]
+        text = "\n".join([version, *lines])
+        if not create_entry(self._spark, self._files, log.batchIdToPath(number), text):
+            return False
+        if is_compact and log.isDeletingExpiredLog():
+            self._delete_expired(log, number, interval)
+        return True
+
+    def _lines(self, log: Any, numbers: Iterable[int]) -> Iterator[str]:
+        for number in numbers:
+            _, *lines = self._text(f"{LOG}/{log.batchIdToPath(number).getName()}").splitlines()
+            yield from lines
+
+    def _delete_expired(self, log: Any, number: int, interval: int) -> None:
+        """Delete entries that a compact one repeats, once no reader can still be reading them."""
+        kept = number + 1 - int(log.minBatchesToRetain())
+        last_compact = kept - kept % interval - 1
+        written_before_ms = SystemClock().now_ms() - int(log.fileCleanupDelayMs())
+        for status in self._files.listStatus(self._inside(LOG)):
+            is_old = status.getModificationTime() <= written_before_ms
+            if is_old and 0 <= _number(str(status.getPath().getName())) < last_compact:
+                self._files.delete(status.getPath(), False)
+
     def _is_in(self, log: Any, number: int, tag: str) -> bool:
         entry = log.get(number)
-        if entry.isEmpty():  # the log was made compact meanwhile
+        if entry.isEmpty():  # the log was compacted meanwhile
             return self._holds(tag)
         return any(f"-{tag}-" in str(status.path()) for status in entry.get())
 
     def _holds(self, tag: str) -> bool:
-        """Looks through the whole log: its last compact file has all that came before."""
-        if not self._files.exists(self._place(LOG)):
+        """Search the whole log: its last compact entry repeats all earlier ones."""
+        if not self._files.exists(self._inside(LOG)):
             return False
-        names = [str(each.getPath().getName()) for each in self._files.listStatus(self._place(LOG))]
+        names = [str(each.getPath().getName()) for each in self._files.listStatus(self._inside(LOG))]
         compact = max((_number(name) for name in names if name.endswith(COMPACT)), default=-1)
         later = [name for name in names if name.isdecimal() and _number(name) > compact]
         wanted = [*later, *([f"{compact}{COMPACT}"] if compact >= 0 else [])]
         return any(f"-{tag}-" in self._text(f"{LOG}/{name}") for name in wanted)
 
     def _text(self, name: str) -> str:
-        stream = self._files.open(self._place(name))
+        stream = self._files.open(self._inside(name))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
@@ -127,7 +168,7 @@ class FileLog:
                 continue  # Spark's _SUCCESS
             inside = str(source.getParent())[len(base) :].strip("/")
             number, rest = part.groups()
-            target = self._place(f"{inside + '/' if inside else ''}part-{number}-{name}{rest}")
+            target = self._inside(f"{inside + '/' if inside else ''}part-{number}-{name}{rest}")
             self._files.mkdirs(target.getParent())
             if not self._files.rename(source, target):
                 raise PipelineFailed(f"{source} cannot be moved to {target}")
@@ -135,8 +176,8 @@ class FileLog:
         return moved
 
     def _clear(self, query_id: str) -> None:
-        """Remove what earlier runs of the query left half done; one that still goes on fails by it."""
-        staging = self._place(STAGING)
+        """Remove unfinished files of earlier runs of the query. A run that still writes them fails."""
+        staging = self._inside(STAGING)
         if not self._files.exists(staging):
             return
         for status in self._files.listStatus(staging):
@@ -148,11 +189,11 @@ class FileLog:
         return sinks.FileStreamSinkLog(
             sinks.FileStreamSinkLog.VERSION(),
             self._spark._jsparkSession,
-            str(self._place(LOG)),
+            str(self._inside(LOG)),
             self._jvm.scala.Option.empty(),
         )
 
-    def _place(self, name: str) -> Any:
+    def _inside(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
 

@@ -1,1 +1,1 @@
-"""Where rows come from: one file per kind of source."""
+"""Sources: one file per type."""

@@ -1,8 +1,8 @@
-"""Numbered rows at a steady rate: the columns `timestamp` and `value`, from Spark itself."""
+"""Rate source: numbered rows at a steady rate, with Spark's columns `timestamp` and `value`."""
 
 from __future__ import annotations
 
-from barnabas.pipelines.spark.run import PipelineFailed, Rows, Run
+from barnabas.pipelines.spark.context.run_context import PipelineFailed, Rows, Run
 from barnabas.pipelines.spark.sources.watermark import with_watermark
 from barnabas.pipelines.spec.model import Part
 

@@ -1,10 +1,10 @@
-"""What reads each kind of source of the catalogue."""
+"""Reader of each source in the catalogue, for the runner and for joins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from barnabas.pipelines.spark.run import Rows
+from barnabas.pipelines.spark.context.run_context import Rows
 from barnabas.pipelines.spark.sources import files, jdbc, rate, topic
 
 READERS: Mapping[str, Callable[..., Rows]] = {

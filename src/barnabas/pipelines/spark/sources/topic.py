@@ -1,10 +1,10 @@
-"""Records of topics."""
+"""Topic source: decoded records of topics."""
 
 from __future__ import annotations
 
-from barnabas.pipelines.spark.connector import read_records
+from barnabas.pipelines.spark.context.connector import read_records
+from barnabas.pipelines.spark.context.run_context import Rows, Run
 from barnabas.pipelines.spark.formats.decoding import decode
-from barnabas.pipelines.spark.run import Rows, Run
 from barnabas.pipelines.spark.sources.watermark import with_watermark
 from barnabas.pipelines.spec.model import Part
 

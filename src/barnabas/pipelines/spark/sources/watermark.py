@@ -1,10 +1,10 @@
-"""`watermark: <column> <delay>` of any source."""
+"""Option `watermark: <column> <delay>` of every source."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from barnabas.pipelines.spark.run import PipelineFailed
+from barnabas.pipelines.spark.context.run_context import PipelineFailed
 from barnabas.pipelines.spec.model import Part
 
 

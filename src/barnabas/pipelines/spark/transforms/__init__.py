@@ -1,1 +1,1 @@
-"""What happens to rows on the way: one file per family of transforms."""
+"""Transforms over whole tables: one file per family."""

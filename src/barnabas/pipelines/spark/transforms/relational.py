@@ -1,4 +1,4 @@
-"""Transforms that see the rows as a table: SQL, a condition, a function of the user's."""
+"""Transforms over the rows as a table: SQL, a condition, a user's function."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import importlib
 
 from pyspark.sql import DataFrame
 
-from barnabas.pipelines.spark.run import PipelineFailed, Run
+from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spec.model import Part
-from barnabas.security.secret_references import resolve
+from barnabas.security.identity.secret_references import resolve
 
 
 def sql(rows: DataFrame, part: Part, run: Run) -> DataFrame:
-    """Every run has a session of its own, so that the view `input` belongs to it alone."""
+    """SQL query. Every run has its own session, so the view `input` belongs to it alone."""
     rows.createOrReplaceTempView("input")
     return run.spark.sql(part["query"])
 
@@ -22,15 +22,15 @@ def keep(rows: DataFrame, part: Part, _: Run) -> DataFrame:
 
 
 def python(rows: DataFrame, part: Part, _: Run) -> DataFrame:
-    place: str = part["function"]
-    module, colon, name = place.partition(":")
+    reference: str = part["function"]
+    module, colon, name = reference.partition(":")
     if not colon:
-        raise PipelineFailed(f"{place!r} is not of the form module:function")
+        raise PipelineFailed(f"{reference!r} is not of the form module:function")
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise PipelineFailed(f"the transform {place} cannot be loaded: {error}") from error
+        raise PipelineFailed(f"the transform {reference} cannot be loaded: {error}") from error
     result = function(rows, **(resolve(part.get("arguments")) or {}))
     if not isinstance(result, DataFrame):
-        raise PipelineFailed(f"{place} returned {type(result).__name__}, not a DataFrame")
+        raise PipelineFailed(f"{reference} returned {type(result).__name__}, not a DataFrame")
     return result

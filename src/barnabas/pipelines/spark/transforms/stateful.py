@@ -1,25 +1,26 @@
-"""Transforms that remember: windows, joins, deduplication. A watermark says for how long."""
+"""Stateful transforms: windows, joins and deduplication. A watermark bounds their state."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from barnabas.pipelines.spark.run import PipelineFailed, Run
+from barnabas.pipelines.spark.columns.columns import quoted
+from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spark.sources.readers import READERS
-from barnabas.pipelines.spark.transforms.columns import quoted
 from barnabas.pipelines.spec.model import Part
-from barnabas.pipelines.spec.options import duration_ms
-from barnabas.pipelines.spec.reserved_words import RESERVED
+from barnabas.pipelines.spec.options.option import duration_ms
+from barnabas.pipelines.spec.options.reserved_words import IS_TOMBSTONE, RESERVED
 
 WATERMARKED = "spark.watermarkDelayMs"
-"""Spark notes a column's watermark in its metadata under this name."""
+"""Key in a column's metadata under which Spark keeps its watermark."""
 
 
 def window(rows: DataFrame, part: Part, _: Run) -> DataFrame:
-    """One row per window and group, with the columns window_start, window_end, groups, aggregates."""
+    """One row per window and group, with the columns window_start, window_end, groups and aggregates."""
     groups = part.get("group_by", [])
     aggregates = part.get("aggregates", {"count": "count(*)"})
     span = F.window(quoted(part["time"]), part["size"], part.get("slide"))
@@ -44,7 +45,7 @@ def deduplicate(rows: DataFrame, part: Part, _: Run) -> DataFrame:
 
 
 def _late(rows: DataFrame, time: str, delay: str) -> DataFrame:
-    """`rows` with a watermark on `time`, unless an earlier transform or the source set one there."""
+    """`rows` with a watermark on `time`, unless an earlier transform or the source set one."""
     if time not in rows.columns:
         raise PipelineFailed(f"there is no column {time!r}; there are {', '.join(rows.columns)}")
     if WATERMARKED in (rows.schema[time].metadata or {}):
@@ -56,6 +57,8 @@ def join(rows: DataFrame, part: Part, run: Run) -> DataFrame:
     source: Part = part["source"]
     streaming = not part["static"]
     other = READERS[source.type](source, replace(run, is_main_source=False), streaming=streaming).good
+    if source.type == "topic" and not streaming and part["versions"] == "latest":
+        other = latest_versions(other, part["on"])
     other = other.drop(*(name for name in RESERVED if name not in part["on"]))
     how = "left_outer" if part["how"] == "left" else str(part["how"])
     time = part.get("time")
@@ -66,8 +69,25 @@ def join(rows: DataFrame, part: Part, run: Run) -> DataFrame:
     return _within(rows, other, part, how)
 
 
+def latest_versions(records: DataFrame, on: Sequence[str]) -> DataFrame:
+    """Topic as a table: the last record of each key, none if that is a tombstone.
+
+    The key is that of the record; for records without one, the columns `on`. In a partition the highest
+    offset is the last. Between partitions, after their number has grown, the latest timestamp is the last.
+    """
+    key = F.struct(F.col("_key"), F.when(F.col("_key").isNull(), F.struct(*map(quoted, on))))
+    row = F.struct(*(quoted(name) for name in records.columns)).alias("row")
+    of_partition = (
+        records.select(key.alias("of"), row)
+        .groupBy("of", F.col("row._topic"), F.col("row._partition"))
+        .agg(F.max_by("row", F.col("row._offset")).alias("row"))
+    )
+    last = of_partition.groupBy("of").agg(F.max_by("row", F.col("row._timestamp")).alias("row"))
+    return last.select("row.*").where(~F.col(IS_TOMBSTONE))
+
+
 def _within(rows: DataFrame, other: DataFrame, part: Part, how: str) -> DataFrame:
-    """Two streams, their rows at most `within` apart; state older than that is forgotten."""
+    """Join of two streams with rows at most `within` apart; older state is dropped."""
     time = part["time"]
     renamed = other.select(*(quoted(name).alias(f"_other_{name}") for name in other.columns))
     left = _late(rows, time, part["watermark"])

@@ -1,0 +1,1 @@
+"""REST interface of the pipeline service, with the paths of Kafka Connect."""

@@ -1,0 +1,1 @@
+"""Column expressions over one record."""

@@ -1,0 +1,1 @@
+"""Context of a run, and connections to brokers, topics and databases."""

@@ -1,0 +1,79 @@
+"""Creation of missing output topics, with the broker's defaults, and their message size limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from barnabas.pipelines.spark.context.connectivity_checks import client_of, run_apart
+from barnabas.pipelines.spark.context.run_context import Away, Unavailable
+from barnabas.pipelines.spec.options.client_settings import plain_names
+from barnabas.protocol.config_numbers import ResourceType
+
+BYTES_MAX = "max.message.bytes"
+MESSAGE_BYTES_MAX = 1_048_588
+"""Kafka's default of `max.message.bytes`."""
+
+
+def ensure_topics(
+    options: Mapping[str, str],
+    names: Iterable[str],
+    configs: Mapping[str, str] | None = None,
+    *,
+    partitions: int = -1,
+) -> None:
+    """Create missing topics through the connector's `options`. The client needs the right to create them."""
+    try:
+        run_apart(_ensure(options, list(names), configs or {}, partitions))
+    except ClusterUnreachable as error:
+        raise Away(f"no broker can be reached: {error}") from None
+    except KafkaError as error:
+        kind = Away if error.retriable else Unavailable
+        raise kind(f"a topic cannot be created: {error.message}") from None
+
+
+def message_bytes_max(options: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:
+    """`max.message.bytes` of each existing topic; Kafka's default where the broker does not return it."""
+    found: dict[str, int] = {}
+    try:
+        run_apart(_ask_bytes_max(options, list(names), found))
+    except ClusterUnreachable as error:
+        raise Away(f"no broker can be reached: {error}") from None
+    return found
+
+
+async def _ask_bytes_max(options: Mapping[str, str], names: list[str], found: dict[str, int]) -> None:
+    async with _cluster(options) as cluster:
+        for name in names:
+            try:
+                settings = await Admin(cluster).describe_configs(ResourceType.TOPIC, name, [BYTES_MAX])
+            except UnknownTopicOrPartition:
+                continue
+            except KafkaError:
+                settings = []
+            limits = [int(each.value) for each in settings if each.name == BYTES_MAX and each.value]
+            found[name] = limits[0] if limits else MESSAGE_BYTES_MAX
+
+
+def _cluster(options: Mapping[str, str]) -> ClusterClient:
+    settings = plain_names({name: text for name, text in options.items() if name.startswith("kafka.")})
+    addresses = [Endpoint.parse(part) for part in settings["bootstrap.servers"].split(",")]
+    return client_of(addresses, settings)
+
+
+async def _ensure(
+    options: Mapping[str, str], names: list[str], configs: Mapping[str, str], partitions: int
+) -> None:
+    async with _cluster(options) as cluster:
+        answer = await cluster.refresh(names)
+        missing = [row.name for row in answer.topics if row.error_code and row.name]
+        for name in missing:
+            try:
+                await Admin(cluster).create_topic(name, partitions=partitions, configs=dict(configs))
+            except TopicAlreadyExists:
+                continue
+            await cluster.topic(name, auto_create=False, unknown_timeout_ms=5_000)

@@ -1,0 +1,1 @@
+"""Spark's JVM: session, home directory, class sharing and stalls."""

@@ -1,0 +1,1 @@
+"""Recovery of failed micro-batches: quarantine, bisection and dead letters."""

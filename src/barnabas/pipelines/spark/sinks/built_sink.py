@@ -1,0 +1,23 @@
+"""Result of building a sink: a query ready to start, and whether it includes the dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark_barnabas.writers.batch_names import QUERY_ID
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class BuiltSink(NamedTuple):
+    writer: DataStreamWriter
+    took_letters: bool = False
+
+
+def query_id(batch: DataFrame) -> str:
+    """Id of a micro-batch's query. The checkpoint keeps it, so no other query has it."""
+    found = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    assert found, "a micro-batch has a query"
+    return found

@@ -1,0 +1,1 @@
+"""Files that a pipeline keeps beside Spark's checkpoint."""

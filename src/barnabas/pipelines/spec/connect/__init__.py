@@ -1,0 +1,1 @@
+"""Kafka Connect configurations, translated to specs."""

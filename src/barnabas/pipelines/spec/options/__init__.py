@@ -1,0 +1,1 @@
+"""Options of sources, sinks, transforms and formats, as rows."""

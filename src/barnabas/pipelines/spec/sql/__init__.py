@@ -1,0 +1,1 @@
+"""SQL inside a spec: DDL, columns and text."""

@@ -1,0 +1,1 @@
+"""State of a pipeline on disk, readable without Spark."""
