@@ -1,12 +1,29 @@
-"""Who may acknowledge a write, told from the writes themselves and from when they were made.
+"""Which broker may acknowledge a write, judged by the writes themselves and by when they were made.
 
-With acks=1 a record is promised by its leader alone, and is lost with it: a leader that is killed, stopped or
-cut off takes along what nobody had fetched, and another is elected, in a higher epoch. So it is when the
-leadership moves between brokers that live (one that stops in an orderly way, or a preferred leader that comes
-back): what the former leader acknowledged before the new one began, and nobody had fetched, may be lost. That
-is all that may be lost. A record may not be missing when the same epoch led before it was sent and after it
-was acknowledged: then whoever acknowledged it did not lead. And of two acknowledged records the one that was
-sent after the other's acknowledgement comes after it in the log, whatever the acks.
+With acks=1 the leader alone promises a record. The record is lost with its leader: a leader that is killed,
+stopped or cut off takes along what no follower has fetched, and another leads in a higher epoch. The same
+holds when the leadership moves between live brokers, as in an orderly stop: records that the previous leader
+acknowledged before the next one began may be lost, unless they were fetched. Nothing else may be lost.
+
+Bounds: E1 is the highest epoch of survivors that were acknowledged before a write was sent. E2 is the lowest
+epoch of survivors that were sent after its acknowledgement. Only leaders acknowledge and epochs only grow, so
+the write was acknowledged from E1 to E2. A lost write was acknowledged below E2: the leader of E2 wrote the
+survivor behind it, and every log with that survivor has all that lies before it. So a broker that led from E1
+on, below E2, must have answered a write that is lost (`lost_without_a_failover`).
+
+Order: of two acknowledged records, the one sent after the other's acknowledgement comes after it in the log
+(`acknowledged_out_of_time`). Two failovers may break the order, in Apache Kafka too:
+
+- Broker 1 acknowledges A in epoch 4, and only broker 3 fetches it.
+- Broker 1 dies. Broker 2, in sync without A, leads in epoch 6 and acknowledges B at the offset of A.
+- Broker 2 stops before broker 3 has fetched from it. Broker 3 is in sync and leads in epoch 7:
+  A survives and B is lost.
+
+The leader of E1 itself writes in order, so B is excused only if its broker led above E1 and below E2. Such an
+epoch has no survivors, and the brokers' files do not show it. A gap between E1 and E2 alone proves nothing:
+most failovers write an epoch without a leader first. `leaderships` has the leader of every epoch.
+
+A write that survives, and one with acks=all, is never excused.
 
 Nothing here depends on how long a fault lasts or on what the faults were: the epochs are those of the
 records that are in the log at the end, and the times are of the one clock of the clients.
@@ -22,7 +39,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple
 
-from tests.chaos.history import History, Outcome, Place, Write
+from tests.chaos.history import ALL_REPLICAS, History, Outcome, Place, Value, Write
+from tests.chaos.leaderships import NO_LEADER
 
 
 class Survivor(NamedTuple):
@@ -72,7 +90,7 @@ def _offset(survivor: Survivor) -> int:
 
 
 def lost_without_a_failover(history: History) -> Iterator[str]:
-    present = {value for rows in history.final.values() for _, value in rows}
+    present = _present(history)
     timelines = _timelines(history)
     for write in history.writes:
         if write.outcome is not Outcome.ACKNOWLEDGED or write.value in present:
@@ -81,12 +99,43 @@ def lost_without_a_failover(history: History) -> Iterator[str]:
         if timeline is None:
             continue
         before, after = timeline.epoch_before(write.began_s), timeline.epoch_after(write.answered_s)
-        if before is not None and after is not None and before >= after:
+        if not _is_led(history, write, 0 if before is None else before, after):
             yield (
                 f"lost without a failover: {write.value} was acknowledged at"
-                f" {write.topic}-{write.partition}@{write.offset}, and epoch {before} led before and after it"
-                f" ({_time_of_day(write.began_s)} to {_time_of_day(write.answered_s)})"
+                f" {write.topic}-{write.partition}@{write.offset}, {_between(history, write, before, after)}"
             )
+
+
+def _present(history: History) -> set[Value]:
+    return {value for rows in history.final.values() for _, value in rows}
+
+
+def _is_led(history: History, write: Write, lowest: int, below: int | None) -> bool:
+    """Whether a broker that can have acknowledged a lost write led an epoch from `lowest` on, below `below`.
+
+    The leader of the last epoch is alive at the end, and has lost nothing."""
+    leaders = history.leaders.get((write.topic, write.partition), {})
+    if below is None:
+        if not leaders:
+            return True
+        below = max(leaders)
+    led = (leaders.get(epoch) for epoch in range(lowest, below))
+    return any(each is None or (each != NO_LEADER and write.broker in (None, each)) for each in led)
+
+
+def _between(history: History, write: Write, before: int | None, after: int | None) -> str:
+    leaders = history.leaders.get((write.topic, write.partition), {})
+    led = {epoch: leader for epoch, leader in sorted(leaders.items()) if _is_within(epoch, before, after)}
+    asked = "" if write.broker is None else f", by broker {write.broker}"
+    named = f"; leaders by epoch: {led}" if led else ""
+    return (
+        f"{_time_of_day(write.began_s)} to {_time_of_day(write.answered_s)}{asked}; epoch {before} led before"
+        f" and {after} after it{named}"
+    )
+
+
+def _is_within(epoch: int, before: int | None, after: int | None) -> bool:
+    return (before is None or before <= epoch) and (after is None or epoch <= after)
 
 
 def _time_of_day(moment_s: float) -> str:
@@ -95,16 +144,22 @@ def _time_of_day(moment_s: float) -> str:
 
 
 def acknowledged_out_of_time(history: History) -> Iterator[str]:
+    present = _present(history)
     timelines = _timelines(history)
     for write in history.writes:
         timeline = timelines.get((write.topic, write.partition))
         if write.outcome is not Outcome.ACKNOWLEDGED or write.offset is None or timeline is None:
             continue
         last = timeline.last_before(write.began_s)
-        if last is not None and last.place.offset >= write.offset:
+        if last is None or last.place.offset < write.offset:
+            continue
+        before, after = history.epochs[last.place], timeline.epoch_after(write.answered_s)
+        may_be_lost = write.acks != ALL_REPLICAS and write.value not in present
+        if not (may_be_lost and _is_led(history, write, before + 1, after)):
             yield (
                 f"acknowledged out of time: {write.value} at {write.topic}-{write.partition}@{write.offset}"
-                f" was sent after {last.write.value} had been acknowledged at {last.place.offset}"
+                f" was sent after {last.write.value} had been acknowledged at {last.place.offset},"
+                f" {_between(history, write, before, after)}"
             )
 
 

@@ -11,9 +11,9 @@ import asyncio
 import time
 from itertools import cycle
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -39,9 +39,16 @@ CLOCK = SystemClock()
 
 class DirectWriting(Worker):
     def __init__(
-        self, name: str, reach: Reach, address: Endpoint, topic: str, partitions: int, history: History
+        self,
+        broker: int,
+        reach: Reach,
+        address: Endpoint,
+        topic: str,
+        partitions: int,
+        history: History,
     ) -> None:
-        super().__init__(name)
+        super().__init__(f"direct-{broker}")
+        self._broker = broker
         self._reach = reach
         self._address = address
         self._topic = topic
@@ -77,6 +84,7 @@ class DirectWriting(Worker):
             next(self._partitions),
             acks=1,
             began_s=time.monotonic(),
+            broker=self._broker,
         )
         try:
             answer = await channel.send(

@@ -62,6 +62,8 @@ class Write:
     """When it was handed to the client; it was sent later."""
     answered_s: float = 0.0
     """When the client heard of its end; the broker decided earlier."""
+    broker: int | None = None
+    """The broker that was asked, of a client that knows it."""
 
 
 @dataclass(slots=True)
@@ -129,6 +131,8 @@ class History:
     """The same under read_committed."""
     epochs: dict[Place, int] = field(default_factory=dict)
     """The leader epochs of what is in `final`, of partitions where they are asked for."""
+    leaders: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+    """The leader of each epoch of a partition, or -1; epochs that are missing are unknown."""
     producers: dict[Place, Producer] = field(default_factory=dict)
     """Who wrote what is in `final`, as the log has it, of partitions where it is asked for."""
     pipelining: set[str] = field(default_factory=set)

@@ -28,7 +28,7 @@ WAKING_TIMEOUT_S = 240.0
 """Until a broker that was killed has read what it had not flushed, beside four others on the same cores."""
 STARTS_MAX = 5
 STORE_WAS_LOST = (
-    "the coordination store went out of reach while the broker started",
+    "lost the connection to the coordination store while the broker started",
     "no ZooKeeper answers at",
 )
 

@@ -17,28 +17,34 @@ import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from typing import NoReturn, Protocol
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from tests.chaos.checker import complaints_about, sent_again
 from tests.chaos.direct_writing import DirectWriting
 from tests.chaos.history import History, Outcome, Place, Producer
 from tests.chaos.insisting import insist
+from tests.chaos.leaderships import leaders_by_epoch, merge
 from tests.chaos.lone_transactions import LoneTransactions
 from tests.chaos.namespaces import Lab, lab, why_not
 from tests.chaos.nemesis import FAULTS, Fault, Scene, heal, host_of, possible
 from tests.chaos.recreation import Recreating, settled_offsets
 from tests.chaos.replicas import differences, partition_directories, producers
 from tests.chaos.stability import undecided
+from tests.chaos.verdict import MARK
 from tests.chaos.workload import Copying, GroupReading, Worker, Writing, read_all
 from tests.support.cluster import Cluster, ClusterBroker
 from tests.support.secured_cluster import PROTOCOL, Reach, Security
@@ -51,6 +57,7 @@ SINGLE = "single"
 """Written with acks=1, at each broker directly."""
 LONE = "lone"
 """Of one replica; written in transactions."""
+TOPICS = (SOURCE, TARGET, SINGLE, LONE)
 PARTITIONS = 4
 BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
 DISK_MIB = 256
@@ -80,6 +87,12 @@ SETTINGS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 200,
     "log.segment.bytes": SEGMENT_BYTES,
 }
+
+
+class Makes(Protocol):
+    """An `AdminClient`, as far as topics are made."""
+
+    def create_topics(self, topics: list[NewTopic], /) -> Mapping[str, Future[None]]: ...
 
 
 class LabBroker(ClusterBroker):
@@ -153,7 +166,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with lab(hosts) as place:
         own = [sys.executable, "-m", "tests.chaos.run", "--inside", place.prefix, "--seed", str(options.seed)]
         command = place.command("client", [*own, *(sys.argv[1:] if arguments is None else arguments)])
-        return subprocess.run(command, check=False).returncode
+        inside = subprocess.Popen(command)
+        try:
+            return inside.wait()
+        except KeyboardInterrupt:
+            inside.terminate()
+            return inside.wait()
 
 
 def _run(options: argparse.Namespace, place: Lab | None) -> int:
@@ -190,8 +208,9 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
         scene = Scene(cluster, reach, zookeeper, SOURCE, random.Random(options.seed), place, disks)
         try:
             complaints = _torment(scene, security, options)
-        except BaseException:
+        except BaseException as error:
             logger.info("the brokers said:\n%s", cluster.output_text())
+            logger.error("%sseed %d broke off: %s", MARK, options.seed, _first_line(error))
             raise
         if complaints:
             logger.info("the brokers said:\n%s", cluster.output_text())
@@ -199,16 +218,21 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
                 # The disks are memory, and go with the run.
                 for disk in disks:
                     shutil.copytree(disk, directory / "kept" / disk.name, dirs_exist_ok=True)
-        # Last, behind the brokers' logs: whoever cuts the output keeps its end.
+        # Behind the brokers' logs: a page that cuts the output keeps its end.
+        logger.info("%sseed %d: %d complaints", MARK, options.seed, len(complaints))
         for complaint in complaints[:50]:
             logger.error("%s", complaint)
         for kind, count in Counter(complaint.partition(":")[0] for complaint in complaints).most_common(20):
             logger.error("%d times in all: %s", count, kind)
-        logger.info("seed %d: %d complaints", options.seed, len(complaints))
         left_out = [fault.name for fault in FAULTS if fault not in possible(scene)]
         if left_out:
             logger.warning("left out, as asked for by --loopback: %s", ", ".join(left_out))
         return 1 if complaints else 0
+
+
+def _first_line(error: BaseException) -> str:
+    """Some messages end in the whole output of a server."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _torment(scene: Scene, security: Security | None, options: argparse.Namespace) -> list[str]:
@@ -222,7 +246,7 @@ def _torment(scene: Scene, security: Security | None, options: argparse.Namespac
         Writing(f"writer-{n}", reach, SOURCE, PARTITIONS, history, in_flight=in_flight)
         for n, in_flight in enumerate(IN_FLIGHT)
     ] + [
-        DirectWriting(f"direct-{each.id}", reach, Endpoint(each.host, each.port), SINGLE, PARTITIONS, history)
+        DirectWriting(each.id, reach, Endpoint(each.host, each.port), SINGLE, PARTITIONS, history)
         for each in cluster.brokers
     ]
     readers: list[Worker] = [
@@ -235,7 +259,7 @@ def _torment(scene: Scene, security: Security | None, options: argparse.Namespac
     workers = [*writers, *readers, *copiers, *recreators]
     for worker in workers:
         worker.start()
-    struck = _strike_until(scene, time.monotonic() + options.seconds, options.fault)
+    struck = _strike_until(scene, history, time.monotonic() + options.seconds, options.fault)
     logger.info("%d faults; now everything heals", struck)
     try:
         _end([*writers, *recreators])
@@ -247,18 +271,18 @@ def _torment(scene: Scene, security: Security | None, options: argparse.Namespac
         for worker in workers:
             logger.info("%s", worker.where())
         raise
-    topics = (SOURCE, TARGET, SINGLE, LONE)
-    history.undecided = undecided(reach, (*topics, "__consumer_offsets"))
-    for topic in topics:
+    history.undecided = undecided(reach, (*TOPICS, "__consumer_offsets"))
+    for topic in TOPICS:
         history.final |= read_all(reach, topic, PARTITIONS, committed=False, epochs=history.epochs)
         history.final_committed |= read_all(reach, topic, PARTITIONS, committed=True)
     history.producers = _producers(scene)
     history.final_offsets = settled_offsets(reach, history.lives)
+    _note_leaders(scene, history)
     _tell(history)
     return complaints_about(history) + _compare_replicas(scene)
 
 
-def _strike_until(scene: Scene, deadline: float, wanted: Sequence[str] | None) -> int:
+def _strike_until(scene: Scene, history: History, deadline: float, wanted: Sequence[str] | None) -> int:
     """One fault after the other; the order is shuffled, and none comes twice before all came once."""
     struck = 0
     deck: list[Fault] = []
@@ -276,9 +300,14 @@ def _strike_until(scene: Scene, deadline: float, wanted: Sequence[str] | None) -
             time.sleep(fault.lasts_s)
         finally:
             heal(scene)
+        _note_leaders(scene, history)
         struck += 1
         time.sleep(scene.random.uniform(0.5, QUIET_S))
     return struck
+
+
+def _note_leaders(scene: Scene, history: History) -> None:
+    merge(history.leaders, leaders_by_epoch(scene.zookeeper.directory, TOPICS))
 
 
 def _end(workers: Sequence[Worker]) -> None:
@@ -293,8 +322,18 @@ def _make_topics(reach: Reach) -> None:
     topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in (SOURCE, TARGET)]
     topics.append(NewTopic(SINGLE, PARTITIONS, 3, config={"min.insync.replicas": "1"}))
     topics.append(NewTopic(LONE, PARTITIONS, 1, config={"min.insync.replicas": "1"}))
-    for made in admin.create_topics(topics).values():
+    for topic in topics:
+        insist(partial(make_topic, admin, topic))
+
+
+def make_topic(admin: Makes, topic: NewTopic) -> None:
+    """A busy ZooKeeper may answer late: the broker says REQUEST_TIMED_OUT, and the topic may be there."""
+    (made,) = admin.create_topics([topic]).values()
+    try:
         made.result(30)
+    except KafkaException as failure:
+        if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 def _wait_until_whole(scene: Scene) -> None:
@@ -413,6 +452,15 @@ def _small_disks(directory: Path, brokers: int, seconds: float) -> Iterator[list
             subprocess.run(["umount", "--lazy", str(disk)], check=False)
 
 
+def _interrupt_once(*_: object) -> NoReturn:
+    """A run that is ended stops its brokers, unmounts its disks and gives its verdict, undisturbed."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, _interrupt_once)
+    signal.signal(signal.SIGTERM, _interrupt_once)
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     sys.exit(main())

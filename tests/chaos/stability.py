@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from confluent_kafka.admin import AdminClient
 
-from barnabas.client.channel import Channel
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.aio.channel import Channel
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import LeaderNotAvailable, error_for
 from barnabas.protocol.messages import describe_producers, list_transactions
 from barnabas.protocol.messages.list_offsets import (

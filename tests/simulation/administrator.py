@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.elections import ElectionType, elect_leaders
-from barnabas.client.reassignment import Reassignments
-from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.admin.elections import ElectionType, elect_leaders
+from barnabas.client.admin.reassignment import Reassignments
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from tests.simulation.clients import World

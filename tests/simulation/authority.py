@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
+from barnabas.cluster.znodes.brokers import BrokerIdZnode
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode
 from barnabas.core.ids import TopicPartition, Uuid
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
+from tests.simulation.embedded import EmbeddedView
 from tests.simulation.machine import Machine
 from tests.simulation.store import Store
 
@@ -57,7 +58,7 @@ def _decoded(data: bytes) -> PartitionState:
 
 
 class Authority:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store | EmbeddedView) -> None:
         self._store = store
         self._few: dict[tuple[int, TopicPartition], Few] = {}
         self._both: dict[TopicPartition, int] = {}

@@ -1,70 +1,21 @@
 """Bugs that are planted to see whether the simulator finds them: the mistakes that engineers make in brokers.
 
-Each is one small change to one module of the product, applied to its text while it is imported, in a process
-of its own; nothing on the disk changes. `python -m tests.simulation.bugs` plants them one after the other,
-and says after how many seeds each was caught.
+Each is planted in a process of its own (`tests.support.planting`). `python -m tests.simulation.bugs` plants
+them one after the other, and says after how many seeds each was caught. A bug that needs a history which
+chance hardly ever brings about names its trial: every seed of its hunt ends with that one.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from pathlib import Path
-from types import CodeType
-from typing import Any
 
-from tests.simulation.planted import BUGS, Bug
+from tests.simulation.planted import BUGS
+from tests.support.planting import Bug
 
 CAUGHT = "caught by seed"
-
-
-class _Mutating(SourceFileLoader):
-    def __init__(self, fullname: str, path: str, bug: Bug) -> None:
-        super().__init__(fullname, path)
-        self._bug = bug
-
-    def get_code(self, fullname: str) -> CodeType:
-        source = Path(self.path).read_text(encoding="utf-8")
-        return compile(mutated(self._bug, fullname, source), self.path, "exec")
-
-
-class _Finder(MetaPathFinder):
-    def __init__(self, bug: Bug) -> None:
-        self._bug = bug
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        if fullname not in modules_of(self._bug):
-            return None
-        found = PathFinder.find_spec(fullname, path)
-        assert found is not None
-        assert found.origin is not None
-        return importlib.util.spec_from_loader(fullname, _Mutating(fullname, found.origin, self._bug))
-
-
-def modules_of(bug: Bug) -> set[str]:
-    return {edit.module for edit in bug.edits}
-
-
-def mutated(bug: Bug, module: str, source: str) -> str:
-    for edit in bug.edits:
-        if edit.module == module:
-            assert source.count(edit.before) == 1, f"{bug.name}: its place in {module} has changed"
-            source = source.replace(edit.before, edit.after)
-    return source
-
-
-def plant(name: str) -> None:
-    """Before the modules are imported."""
-    (bug,) = (each for each in BUGS if each.name == name)
-    for module in modules_of(bug):
-        assert module not in sys.modules, f"{module} is imported already"
-    sys.meta_path.insert(0, _Finder(bug))
 
 
 def hunt(bug: Bug, options: argparse.Namespace) -> tuple[bool, str]:
@@ -72,7 +23,7 @@ def hunt(bug: Bug, options: argparse.Namespace) -> tuple[bool, str]:
     command = [
         sys.executable, "-m", "tests.simulation.run", "--bug", bug.name, "--until-failure", "--no-shrink",
         "--seed", str(options.seed), "--seeds", str(options.seeds),
-        "--faults-seconds", str(options.faults_seconds),
+        "--faults-seconds", str(options.faults_seconds), "--trial", bug.trial,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = (done.stdout.strip() or done.stderr.strip()).splitlines()

@@ -9,11 +9,12 @@ the machines.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.chaos.history import History
 from tests.simulation.clients import World
+from tests.simulation.embedded import EmbeddedView
 from tests.simulation.machine import Machine
 from tests.simulation.network import Network
 from tests.simulation.store import Store
@@ -34,13 +35,15 @@ class Stage(NamedTuple):
     brokers: int
     machines: Sequence[Machine]
     network: Network
-    store: Store
+    store: Store | EmbeddedView
     history: History
     """Of the producers and readers that are always there."""
     world: Callable[[str, History], World]
     """For a client of this name, that writes into this history."""
     in_sync: Callable[[], Coroutine[Any, Any, None]]
     """Waits until every broker serves and every replica is in sync."""
+    settings: Mapping[str, str] = {}
+    """Those of brokers that the seed has drawn."""
 
 
 Client = tuple[str, Coroutine[Any, Any, None]]

@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from barnabas.client import transaction_steps
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer
-from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer
+from barnabas.client.core import transaction_steps
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import Clock
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import (
     DuplicateSequenceNumber,
     KafkaError,
@@ -92,6 +92,8 @@ class Batches:
         self.joins_by_itself = False
         """Whether transactions are those of version 2 (KIP-890)."""
         self._sequences: dict[int, int] = {}
+        self._sent: dict[int, bytes] = {}
+        """The last batch of each partition."""
 
     def identify(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
@@ -119,8 +121,13 @@ class Batches:
                 await self._cluster.pause(100)
             else:
                 self._sequences[partition] = number + len(rows)
+                self._sent[partition] = records
                 return offset
         raise NetworkException("nobody answers")
+
+    async def again(self, partition: int) -> int:
+        """Send the last batch once more, as a producer does that has not got the answer."""
+        return await self._attempt(bytearray(self._sent[partition]), partition, None)
 
     def ready(self, value: Value, partition: int, transactional_id: str) -> bytes:
         """A batch of this epoch, to be sent whenever."""

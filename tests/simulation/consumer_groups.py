@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer
-from barnabas.client.groups import Groups, commit_request
-from barnabas.client.steps import ClusterUnreachable, Steps, raise_for
+from barnabas.client.admin.groups import Groups, commit_request
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer
+from barnabas.client.core.steps import ClusterUnreachable, Steps, raise_for
 from barnabas.core.errors import (
     FencedMemberEpoch,
     KafkaError,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.client import transaction_steps
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer, Fetched, list_offsets
-from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer, Fetched, list_offsets
+from barnabas.client.core import transaction_steps
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from tests.chaos.history import ALL_REPLICAS, Outcome, Transaction, Value
@@ -34,8 +34,9 @@ class Copier:
 
     async def copy_until(self, may_end: Callable[[], bool]) -> None:
         """From what is committed to the end; raises whatever makes it necessary to begin anew."""
+        places = [TopicPartition(self._source, number) for number in self._partitions]
         committed = await self._cluster.run(
-            transaction_steps.committed_metadata(self._cluster.state, self._name)
+            transaction_steps.committed_metadata(self._cluster.state, self._name, places)
         )
         positions = {
             number: committed.get(TopicPartition(self._source, number), (0, ""))[0]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import RecordBatch
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from barnabas.storage.producers.producer_state import ProducerState
 from tests.simulation import judge
 from tests.simulation.machine import Machine

@@ -14,16 +14,18 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from barnabas.cluster.znodes import PartitionStateZnode, TopicZnode
+from barnabas.cluster.znodes.layout import PartitionStateZnode, TopicZnode
+from tests.simulation.embedded import EmbeddedView
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.machine import Machine
+from tests.simulation.machine import CONTENT, COORDINATION, DIRECTORIES, OPERATIONS, Machine
 from tests.simulation.network import Network
+from tests.simulation.shape import Shape
 from tests.simulation.store import HOST as STORE
 from tests.simulation.store import Store
 
 CALM_S = 12.0
 """Before and after a power cut: longer than it takes to leave the ISR and to come back."""
-ALONE = ("power cut", "corrupted sector")
+ALONE = ("power cut", "corrupted sector", "missing disk")
 
 
 class Fault(NamedTuple):
@@ -42,7 +44,7 @@ class Surroundings(NamedTuple):
 
     loop: SimulatedLoop
     network: Network
-    store: Store
+    store: Store | EmbeddedView
     machines: Sequence[Machine]
     topics: Sequence[str] = ()
     """Those whose replicas may be damaged."""
@@ -183,6 +185,45 @@ def _disk(around: Surroundings, fault: Fault) -> None:
     around.loop.later(fault.lasts_s, machine.mend_disk)
 
 
+def _disk_in_part(around: Surroundings, fault: Fault) -> None:
+    """Some operations fail, on one of the log directories or on both."""
+    machine = around.machine(fault.machine)
+    both, one, other = DIRECTORIES, DIRECTORIES[:1], DIRECTORIES[1:]
+    store = (COORDINATION,) if isinstance(around.store, EmbeddedView) else both
+    places = (store, one, other, store, other, both)[fault.detail // 8 % 6]
+    operations = OPERATIONS[fault.detail % len(OPERATIONS)]
+    code = errno.ENOSPC if operations is CONTENT and fault.detail & 4 else errno.EIO
+    machine.fail_in_part(code, operations, places)
+    around.loop.later(fault.lasts_s, machine.mend_disk)
+
+
+def _memory(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.run_out_of_memory()
+    around.loop.later(fault.lasts_s, machine.find_memory)
+
+
+def _threads(around: Surroundings, fault: Fault) -> None:
+    machine = around.machine(fault.machine)
+    machine.run_out_of_threads()
+    around.loop.later(fault.lasts_s, machine.find_threads)
+
+
+def _derived(around: Surroundings, fault: Fault) -> None:
+    around.machine(fault.machine).damage_derived(fault.detail)
+
+
+def _checkpoint(around: Surroundings, fault: Fault) -> None:
+    around.machine(fault.machine).damage_checkpoint(fault.detail)
+
+
+def _unmounted(around: Surroundings, fault: Fault) -> None:
+    """The second log directory, which does not hold the embedded store."""
+    machine = around.machine(fault.machine)
+    machine.unmount(DIRECTORIES[1])
+    around.loop.later(fault.lasts_s, machine.mount_again)
+
+
 def _descriptors(around: Surroundings, fault: Fault) -> None:
     machine = around.machine(fault.machine)
     machine.run_out_of_descriptors()
@@ -241,12 +282,33 @@ KINDS: dict[str, Callable[[Surroundings, Fault], None]] = {
     "store away": _store,
     "session end": _expire,
     "clock": _clock,
+    "disk failure in part": _disk_in_part,
+    "no memory": _memory,
+    "no threads": _threads,
+    "damaged index": _derived,
+    "missing disk": _unmounted,
 }
+LATER_KINDS: dict[str, Callable[[Surroundings, Fault], None]] = {"damaged checkpoint": _checkpoint}
+"""Drawn apart from the others, so that a seed without them keeps its world."""
+LATER_SHARE = 0.3
+EVERY_KIND = {**KINDS, **LATER_KINDS}
+OF_CLUSTERS = (
+    "cut",
+    "isolation",
+    "slow link",
+    "late watches",
+    "store election",
+    "store away",
+    "session end",
+    "corrupted sector",
+)
+"""Kinds that mean nothing to one broker on its own store, or leave it without its only copy."""
 
 
-def draw(seed: int, begins_s: float, ends_s: float, machines: int) -> list[Fault]:
+def draw(seed: int, begins_s: float, ends_s: float, shape: Shape) -> list[Fault]:
     chance = random.Random(f"{seed} faults")
-    kinds = [kind for kind in KINDS if chance.random() < 0.4] or [chance.choice(list(KINDS))]
+    every = [kind for kind in KINDS if not shape.is_embedded or kind not in OF_CLUSTERS]
+    kinds = [kind for kind in every if chance.random() < 0.4] or [chance.choice(every)]
     gap_s = chance.choice((2.0, 4.0, 8.0))
     lasts_s = chance.choice((2.0, 8.0, 20.0))
     faults: list[Fault] = []
@@ -257,7 +319,7 @@ def draw(seed: int, begins_s: float, ends_s: float, machines: int) -> list[Fault
         fault = Fault(
             at_s,
             kind,
-            chance.randint(1, machines),
+            chance.randint(1, shape.brokers),
             round(chance.uniform(0.2, lasts_s), 3),
             chance.randrange(64),
         )
@@ -265,6 +327,21 @@ def draw(seed: int, begins_s: float, ends_s: float, machines: int) -> list[Fault
             fault = fault._replace(at_s=max(at_s, round(quiet_s + CALM_S, 3)))
             at_s = fault.at_s + fault.lasts_s + CALM_S
         if fault.at_s + fault.lasts_s >= ends_s:
-            return faults
+            return _with_later(seed, begins_s, ends_s, shape, faults)
         quiet_s = max(quiet_s, fault.at_s + fault.lasts_s)
         faults.append(fault)
+
+
+def _with_later(seed: int, begins_s: float, ends_s: float, shape: Shape, faults: list[Fault]) -> list[Fault]:
+    """One or two of the later kinds, in some of the seeds, while no power is cut."""
+    chance = random.Random(f"{seed} later faults")
+    if not shape.settings or chance.random() >= LATER_SHARE:
+        return faults
+    alone = [fault for fault in faults if fault.kind in ALONE]
+    found = list(faults)
+    for kind in chance.choices(list(LATER_KINDS), k=chance.randint(1, 2)):
+        at_s, machine = round(chance.uniform(begins_s, ends_s), 3), chance.randint(1, shape.brokers)
+        fault = Fault(at_s, kind, machine, 1.0, chance.randrange(1 << 16))
+        if not any(-CALM_S <= at_s - each.at_s <= each.lasts_s + CALM_S for each in alone):
+            found.append(fault)
+    return sorted(found, key=lambda fault: fault.at_s)

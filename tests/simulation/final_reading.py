@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer, list_offsets
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer, list_offsets
 from tests.chaos.history import History, Value
 
 LATEST = -1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.group_member import GroupMember
-from barnabas.client.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 from tests.chaos.history import Reading, Value
 from tests.simulation.clients import World

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.steps import Steps
-from pyspark_barnabas.cluster import Cluster
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import Steps
+from pyspark_barnabas.shared.cluster import Cluster
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from barnabas.cluster.znodes import PartitionStateZnode
+from barnabas.cluster.znodes.layout import PartitionStateZnode
 from barnabas.records.batch import RecordBatch
-from barnabas.testing.files import PowerCutFiles
 from tests.chaos.checker import complaints_about
 from tests.chaos.history import History, Outcome, Place, Reading
 from tests.simulation.machine import DIRECTORIES, Machine
+from tests.support.power_cut_files import PowerCutFiles
 
 LENGTH_AT = 8
 OVERHEAD_BYTES = 12

@@ -12,10 +12,10 @@ import asyncio
 import random
 from collections.abc import Iterator
 
-from barnabas.client import transaction_steps
-from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core import transaction_steps
 from barnabas.core.ids import TopicPartition
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from tests.chaos.checker import complaints_about
 from tests.chaos.history import ALL_REPLICAS, History, Outcome, Value, Write
 from tests.simulation import clients

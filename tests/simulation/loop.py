@@ -78,6 +78,8 @@ class Process:
                 coroutine.close()
 
 
+EPOCH_MS = 1_700_000_000_000
+"""What wall clocks say when a run begins."""
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 

@@ -1,7 +1,7 @@
 """A machine with a disk, on which a broker runs: as `node` wires it, whole, on what the world gives it.
 
 The broker dies in two ways. Killed, its files stay as they are, since the kernel has them. At a power cut
-each page that was not synced is on the disk, or is not, or is torn (`testing.files`). What cannot write any
+each page that was not synced is on the disk, or is not, or is torn (`power_cut_files`). What cannot write any
 more stops by itself (`Broker.halted`), and is started again as a supervisor would.
 """
 
@@ -10,33 +10,47 @@ from __future__ import annotations
 import errno
 import logging
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.node.broker import Broker, StartAbandoned
 from barnabas.node.lifecycle import BrokerState
-from barnabas.replication.partition import Partition
-from barnabas.testing.files import PowerCutFiles
-from tests.simulation.loop import Process, SimulatedLoop
+from barnabas.node.membership.coordination_store import COORDINATION_DIRECTORY
+from barnabas.replication.partition.partition import Partition
+from barnabas.storage.files.checkpoints import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
+from tests.simulation.embedded import EmbeddedView, embedded_opener
+from tests.simulation.loop import EPOCH_MS, Process, SimulatedLoop
 from tests.simulation.network import Network
+from tests.simulation.settings import settings_of
 from tests.simulation.shape import Shape
+from tests.simulation.shortages import WITHOUT_MEMORY
 from tests.simulation.store import Store, opener
+from tests.simulation.threads import SimulatedWorkers
 from tests.simulation.trace import Trace
-
-T = TypeVar("T")
+from tests.support.power_cut_files import PowerCutFiles
 
 logger = logging.getLogger(__name__)
 
 PORT = 9092
-EPOCH_MS = 1_700_000_000_000
 RESTART_S = 1.0
 DISKS_LOOKED_AT_EVERY_S = 10.0
-DIRECTORIES = ("data", "spare")
+DIRECTORIES = ("/data", "/spare")
+"""Absolute, or no replica could be moved from one to the other."""
+COORDINATION = f"{DIRECTORIES[0]}/{COORDINATION_DIRECTORY}"
 BATCH_HEADER_BYTES = 61
+CONTENT = ("write", "sync", "truncate")
+READS = ("read", "map", "list")
+NAMES = ("rename", "unlink", "sync_directory", "make_directory", "remove_tree")
+OPERATIONS = (CONTENT, READS, NAMES, ("open", *CONTENT, *READS, *NAMES))
+"""What fails together when a disk fails in part."""
+DERIVED = (".index", ".timeindex", ".snapshot", ".txnindex", ".txnindex.crc")
+"""Ends of the names of files that a broker can make again from the log."""
+CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANED_OFFSETS)
+"""Checkpoints without which nothing is lost. That of log start offsets is the only place that says what was
+deleted, and that of leader epochs is believed, as in Apache Kafka."""
 SETTINGS = {
     "zookeeper.connect": "simulated:2181",
     "zookeeper.session.timeout.ms": 6_000,
@@ -83,68 +97,13 @@ class SimulatedClock:
         return self._loop.now_s * self.rate * 1_000
 
 
-class SimulatedWorkers:
-    """`node.runtime.Workers`: so many pieces of work at a time, each done at one moment of its own."""
-
-    def __init__(
-        self, loop: SimulatedLoop, threads: int, chance: random.Random, delay_s: Callable[[], float]
-    ):
-        self._loop = loop
-        self._threads = threads
-        self._chance = chance
-        self._delay_s = delay_s
-        self._busy = 0
-        self._queue: deque[Callable[[], None]] = deque()
-        self._idle = loop.create_future()
-
-    def resize(self, threads: int) -> None:
-        self._threads = threads
-
-    def submit(
-        self,
-        work: Callable[[], T],
-        then: Callable[[T], None],
-        failed: Callable[[BaseException], None],
-    ) -> None:
-        def do() -> None:
-            try:
-                result = work()
-            except Exception as error:
-                self._loop.call_later(self._pause_s(), deliver, failed, error)
-            else:
-                self._loop.call_later(self._pause_s(), deliver, then, result)
-
-        def deliver(tell: Callable[[Any], None], outcome: Any) -> None:
-            self._busy -= 1
-            self._next()
-            tell(outcome)
-
-        self._queue.append(do)
-        self._next()
-
-    async def close(self) -> None:
-        while self._busy or self._queue:
-            self._idle = self._loop.create_future()
-            await self._idle
-
-    def _next(self) -> None:
-        while self._queue and self._busy < self._threads:
-            self._busy += 1
-            self._loop.call_later(self._pause_s(), self._queue.popleft())
-        if not self._busy and not self._idle.done():
-            self._idle.set_result(None)
-
-    def _pause_s(self) -> float:
-        return self._chance.uniform(0, self._delay_s())
-
-
 class Machine:
     def __init__(
         self,
         number: int,
         loop: SimulatedLoop,
         network: Network,
-        store: Store,
+        store: Store | EmbeddedView,
         seed: int,
         trace: Trace,
         shape: Shape,
@@ -169,11 +128,15 @@ class Machine:
         """Whether a sector is bad that nobody has found yet."""
         self.deaths_s: list[float] = []
         """When it was killed, or could not go on."""
+        self.complaints: list[str] = []
         self._loop = loop
         self._network = network
-        self.store = store
+        self.store: Store | EmbeddedView = store
         self._trace = trace
         self._has_power = True
+        self._has_threads = True
+        self._hidden: dict[str, str] = {}
+        """Log directories whose disk is not mounted, and where their content is meanwhile."""
         self._is_stopping = False
         loop.later(DISKS_LOOKED_AT_EVERY_S, self._look_at_disks)
 
@@ -204,15 +167,15 @@ class Machine:
 
     async def _serve(self) -> None:
         """What `node.main` does, without signals."""
-        config = BrokerConfig.load(
-            {
-                **{key: str(value) for key, value in SETTINGS.items()},
-                "broker.id": str(self.number),
-                "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-                "log.dirs": ",".join(DIRECTORIES),
-                "replica.fetch.wait.max.ms": str(self._shape.fetch_wait_ms_max),
-            }
-        )
+        settings = {
+            **{key: str(value) for key, value in SETTINGS.items()},
+            "broker.id": str(self.number),
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "log.dirs": ",".join(DIRECTORIES),
+            "replica.fetch.wait.max.ms": str(self._shape.fetch_wait_ms_max),
+            **settings_of(self.number, self._shape.settings),
+        }
+        config = BrokerConfig.load({key: value for key, value in settings.items() if value})
         broker = self.broker = Broker(
             config,
             clock=self.clock,
@@ -220,9 +183,9 @@ class Machine:
             files=self.files,
             sockets=self._network.sockets,
             make_workers=lambda _, threads: SimulatedWorkers(
-                self._loop, threads, self._chance, lambda: self.sync_s
+                self._loop, threads, self._chance, lambda: self.sync_s, lambda: self._has_threads
             ),
-            open_store=opener(self.store, self._network, self._chance),
+            open_store=self._opener(),
             written_elsewhere_bytes_min=self._shape.written_elsewhere_bytes_min,
         )
         try:
@@ -240,6 +203,11 @@ class Machine:
         await broker.shutdown()
         self._ended(silently=False)
         self._loop.later(RESTART_S, self.start)
+
+    def _opener(self) -> Any:
+        if isinstance(self.store, EmbeddedView):
+            return embedded_opener(self.store, self.files)
+        return opener(self.store, self._network, self._chance)
 
     def stop(self) -> None:
         """In order, handing its leaderships over; it is started again when it has stopped. Who was told
@@ -260,7 +228,6 @@ class Machine:
             self._trace.tell(f"{self} is killed")
             self.deaths_s.append(self._loop.time())
             self._ended(silently=False)
-            self.files.locks.clear()
 
     def cut_power(self) -> None:
         if self._has_power:
@@ -293,6 +260,96 @@ class Machine:
 
         self.files.before = fail
 
+    def fail_in_part(self, code: int, operations: Sequence[str], places: Sequence[str]) -> None:
+        """These operations fail from now on, on what lies below these directories."""
+        what = "/".join(operations)
+        self._trace.tell(f"{what} below {', '.join(places)} of {self} fails with {errno.errorcode[code]}")
+
+        def fail(operation: str, path: str) -> None:
+            if operation in operations and any(
+                path == place or path.startswith(f"{place}/") for place in places
+            ):
+                raise OSError(code, errno.errorcode[code], path)
+
+        self.files.before = fail
+
+    def make_unreadable(self, log: str) -> None:
+        """The disk gives the records of one log no more."""
+        self._trace.tell(f"{log} of {self} cannot be read")
+
+        def fail(operation: str, path: str) -> None:
+            if operation in ("read", "map") and f"/{log}/" in path and path.endswith(".log"):
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        self.files.before = fail
+
+    def rot(self, chance: random.Random) -> int:
+        """A bit of the log of the embedded store changes; returns where."""
+        path = f"{COORDINATION}/log"
+        size = len(self.files.read(path))
+        place = chance.randrange(size // 2, max(size * 9 // 10, size // 2 + 1))
+        self._trace.tell(f"a bit of {path} of {self} changes at {place}")
+        self.files.corrupt(path, place)
+        return place
+
+    def undo_rot(self, place: int) -> None:
+        self._trace.tell(f"the log of the store of {self} is restored")
+        self.files.corrupt(f"{COORDINATION}/log", place)
+
+    def run_out_of_memory(self) -> None:
+        """The kernel has none for the map of the cleaner."""
+        self._trace.tell(f"{self} has no memory left (ENOMEM)")
+        WITHOUT_MEMORY.add(self.host)
+
+    def find_memory(self) -> None:
+        """A shortage costs a compaction, never a directory."""
+        if self.host not in WITHOUT_MEMORY:
+            return
+        self._trace.tell(f"{self} has memory again")
+        WITHOUT_MEMORY.discard(self.host)
+        replicas = self.broker._replicas if self.broker is not None else None
+        for directory in replicas.log_manager.offline_directories if replicas is not None else ():
+            if "allocate memory" in str(directory.failure):
+                self.complaints.append(
+                    f"offline for want of memory: {directory.path} of {self}, at {self._loop.now_s:.3f} s"
+                )
+                self._return_offline()
+
+    def run_out_of_threads(self) -> None:
+        self._trace.tell(f"{self} cannot start any more threads")
+        self._has_threads = False
+
+    def find_threads(self) -> None:
+        if not self._has_threads:
+            self._trace.tell(f"{self} can start threads again")
+            self._has_threads = True
+
+    def unmount(self, place: str) -> None:
+        """The broker dies, and starts without one of its disks: the mount point is an empty directory."""
+        if self._hidden or not self.files.exists(place):
+            return
+        self.kill()
+        self._trace.tell(f"{self} starts without the disk of {place}")
+        self._hidden[place] = f"{place}.unmounted"
+        self._swap(place, self._hidden[place])
+        self.files.make_lasting_directory(place)
+        self.start()
+
+    def mount_again(self) -> None:
+        """What was written to the mount point meanwhile is hidden by the disk."""
+        for place, hidden in self._hidden.items():
+            self.kill()
+            self._trace.tell(f"the disk of {place} of {self} is there again")
+            self.files.remove_tree(place)
+            self._swap(hidden, place)
+            self._loop.later(RESTART_S, self.start)
+        self._hidden.clear()
+
+    def _swap(self, old: str, new: str) -> None:
+        self.files.rename(old, new)
+        self.files.sync_directory("")
+        self.files.locks.clear()
+
     def run_out_of_descriptors(self) -> None:
         """Neither a file can be opened nor a connection."""
         self._trace.tell(f"{self} cannot open any more files or connections (EMFILE)")
@@ -303,6 +360,16 @@ class Machine:
                 raise OSError(errno.EMFILE, "Too many open files", path)
 
         self.files.before = fail
+
+    def mend(self) -> None:
+        """Everything."""
+        self.sync_s = 0.004
+        self.find_threads()
+        self.find_memory()
+        self.mount_again()
+        self.mend_disk()
+        self.resume()
+        self.start()
 
     def mend_disk(self) -> None:
         self._network.without_descriptors.discard(self.host)
@@ -318,12 +385,55 @@ class Machine:
         self._loop.later(DISKS_LOOKED_AT_EVERY_S, self._look_at_disks)
 
     def _return_offline(self) -> None:
-        """A directory that went offline is used again when its broker is started again, by a person."""
+        """A directory that went offline, or a log that could not be read, is used again when its broker is
+        started again, by a person."""
         replicas = self.broker._replicas if self.broker is not None else None
-        if replicas is not None and self.is_serving and replicas.log_manager.offline_directories:
+        if replicas is None or not self.is_serving or self.is_damaged:
+            return
+        if replicas.log_manager.offline_directories or replicas.log_manager.damaged:
             self._trace.tell(f"{self} is started again for the sake of a disk that had failed")
             self.kill()
             self._loop.later(RESTART_S, self.start)
+
+    def change_bit(self, path: str, place: int) -> None:
+        self._trace.tell(f"a bit of {path} of {self} changes at {place}")
+        self.files.corrupt(path, place)
+
+    def damage_derived(self, choice: int, ends: Sequence[str] = DERIVED) -> None:
+        """The broker dies, and a bit of a file that is derived from a log changes before it starts again."""
+        self.kill()
+        found = [
+            f"{directory}/{entry.name}/{each.name}"
+            for directory in filter(self.files.exists, DIRECTORIES)
+            for entry in self.files.list(directory)
+            if entry.is_directory
+            for each in self.files.list(f"{directory}/{entry.name}")
+            if each.size_bytes and each.name.endswith(tuple(ends))
+        ]
+        if found:
+            # By kind first: of some kinds there are few files.
+            kinds = [end for end in ends if any(path.endswith(end) for path in found)]
+            found = [path for path in found if path.endswith(kinds[choice // 7 % len(kinds)])]
+            path = sorted(found)[choice * 37 % len(found)]
+            size = len(self.files.read(path))
+            self._trace.tell(f"a bit of {path} of {self} changes")
+            self.files.corrupt(path, choice * 11 % size)
+        self._loop.later(RESTART_S, self.start)
+
+    def damage_checkpoint(self, choice: int) -> None:
+        """The broker dies, and a bit of a checkpoint changes before it starts again. The bit makes a digit a
+        blank or something else that is no digit: an offset becomes smaller, or the file cannot be read."""
+        self.kill()
+        found = [
+            path
+            for directory in DIRECTORIES
+            for name in CHECKPOINTS
+            if self.files.exists(path := f"{directory}/{name}") and len(self.files.read(path))
+        ]
+        if found:
+            path = found[choice % len(found)]
+            self.change_bit(path, choice * 53 % len(self.files.read(path)))
+        self._loop.later(RESTART_S, self.start)
 
     def corrupt(self, topics: Sequence[str], choice: int) -> str | None:
         """A bit of a record in a closed segment of one of these topics changes; returns whose segment."""
@@ -358,11 +468,13 @@ class Machine:
 
     def leave(self) -> None:
         """With the world."""
+        WITHOUT_MEMORY.discard(self.host)
         self._ended(silently=True)
 
     def _ended(self, *, silently: bool) -> None:
         process, self.process, self.broker = self.process, None, None
         if process is not None:
+            self.files.locks.clear()  # the kernel releases those of a process that has ended
             process.die()
             self.graves.append(process)
             self._network.process_died(process, silently=silently)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.groups import Groups
-from barnabas.client.transactions import Transactions
+from barnabas.client.admin.groups import Groups
+from barnabas.client.admin.transactions import Transactions
+from barnabas.client.aio.cluster_client import ClusterClient
 
 Memory = dict[str, object]
 

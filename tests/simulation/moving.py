@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from barnabas.client import transaction_steps
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import list_offsets
-from barnabas.client.reassignment import Reassignments
-from barnabas.client.steps import ClusterUnreachable, Steps, ask, raise_for
+from barnabas.client.admin.reassignment import Reassignments
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import list_offsets
+from barnabas.client.core import transaction_steps
+from barnabas.client.core.steps import ClusterUnreachable, Steps, ask, raise_for
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.config_numbers import ResourceType
@@ -117,7 +117,7 @@ class Moving(Part):
         partition = chance.randrange(self._partitions)
         what = chance.random()
         if what < 0.2:
-            await self._change_directory(world, cluster, partition)
+            await change_directory(world, cluster, TOPIC, partition)
         elif what < 0.5:
             target = chance.sample(range(1, brokers + 1), REPLICAS)
             await Reassignments(cluster).alter({TopicPartition(TOPIC, partition): target})
@@ -133,17 +133,6 @@ class Moving(Part):
             asked_s = world.loop.time()
             await cluster.run_with_retries(lambda: delete_records(cluster, TOPIC, partition, before))
             self._deleted.append(Deletion(partition, before, asked_s, world.loop.time() + WRITTEN_DOWN_S))
-
-    async def _change_directory(self, world: World, cluster: ClusterClient, partition: int) -> None:
-        """One of the replicas goes to another disk of its broker, or stays where it is."""
-        topic = await cluster.topic(TOPIC)
-        partition %= len(topic.partitions)  # the last one may be too new for the broker that was asked
-        broker = world.chance.choice(topic.partitions[partition].replicas)
-        moved = AlterReplicaLogDirTopic(name=TOPIC, partitions=[partition])
-        request = AlterReplicaLogDirsRequest(
-            dirs=[AlterReplicaLogDir(path=world.chance.choice(DIRECTORIES), topics=[moved])]
-        )
-        await cluster.run(ask(broker, request, AlterReplicaLogDirsResponse))
 
     async def look(self, stage: Stage) -> None:
         cluster = await stage.world("moving-look", self._history).open("moving-look")
@@ -176,6 +165,18 @@ class Moving(Part):
             if each.offset is None or each.offset >= starts.get(each.partition, 0)
         ]
         return found + complaints_about(self._history)
+
+
+async def change_directory(world: World, cluster: ClusterClient, name: str, partition: int) -> None:
+    """One of the replicas goes to another disk of its broker, or stays where it is."""
+    topic = await cluster.topic(name)
+    partition %= len(topic.partitions)  # the last one may be too new for the broker that was asked
+    broker = world.chance.choice(topic.partitions[partition].replicas)
+    moved = AlterReplicaLogDirTopic(name=name, partitions=[partition])
+    request = AlterReplicaLogDirsRequest(
+        dirs=[AlterReplicaLogDir(path=world.chance.choice(DIRECTORIES), topics=[moved])]
+    )
+    await cluster.run(ask(broker, request, AlterReplicaLogDirsResponse))
 
 
 def delete_records(cluster: ClusterClient, name: str, partition: int, before: int) -> Steps[None]:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.network.sockets import Sockets
+from barnabas.network.transport.sockets import Sockets
 from tests.simulation.loop import Process, SimulatedLoop, current_process
 from tests.simulation.sockets import End, SimulatedSocket, Stream, StreamTransport
 from tests.simulation.trace import Trace

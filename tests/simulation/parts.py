@@ -5,18 +5,28 @@ from __future__ import annotations
 import random
 
 from tests.simulation.cast import Cast, Part
+from tests.simulation.client_trials import Crowd, Nearby, Throttled, Users
 from tests.simulation.compaction import Compaction
+from tests.simulation.compaction_trials import Graves, Undecided
 from tests.simulation.consumer_groups import ConsumerGroup
+from tests.simulation.disk_trials import Bits, Ledger, Unreadable
+from tests.simulation.elderly import Elderly
 from tests.simulation.lone import Lone
 from tests.simulation.moving import Moving
+from tests.simulation.moving_trials import Relocation
 from tests.simulation.recreation import Recreation
 from tests.simulation.shape import Shape
 from tests.simulation.sink import Sink
+from tests.simulation.source import Source
+from tests.simulation.storage_trials import Backlog, Blackout, Lowered, Retry, Rot, Sector
+from tests.simulation.tinkerer import Tinkerer
 from tests.simulation.trials import Deletion, Orphan, Overtaking, Scarcity, SeeSaw
 from tests.simulation.unclean import Unclean
 from tests.simulation.vandal import Vandal
 
 CHANCE = 0.4
+OF_CLUSTERS = (Moving, Unclean, Vandal)
+"""Parts that one broker on its own store has no use for."""
 USUAL = {
     "producer-one": 0.7,
     "transactor": 0.7,
@@ -36,6 +46,24 @@ TRIALS: dict[str, type[Part]] = {
     "deletion": Deletion,
     "overtaking": Overtaking,
     "orphan": Orphan,
+    "blackout": Blackout,
+    "retry": Retry,
+    "sector": Sector,
+    "lowered": Lowered,
+    "backlog": Backlog,
+    "rot": Rot,
+    "undecided": Undecided,
+    "graves": Graves,
+    "relocation": Relocation,
+    "unreadable": Unreadable,
+    "bits": Bits,
+    "ledger": Ledger,
+    "crowd": Crowd,
+    "elderly": Elderly,
+    "nearby": Nearby,
+    "throttled": Throttled,
+    "users": Users,
+    "source": Source,
 }
 
 
@@ -44,7 +72,7 @@ def draw_usual(seed: int) -> frozenset[str]:
     return frozenset(name for name, share in USUAL.items() if chance.random() < share)
 
 
-def draw_cast(seed: int, plain_topic: str) -> Cast:
+def draw_cast(seed: int, plain_topic: str, shape: Shape) -> Cast:
     """`plain_topic` is what groups read."""
     chance = random.Random(f"{seed} cast")
     every: list[Part] = [
@@ -57,7 +85,10 @@ def draw_cast(seed: int, plain_topic: str) -> Cast:
         Sink(chance),
         Vandal(chance),
     ]
-    return Cast([part for part in every if chance.random() < CHANCE])
+    drawn = [part for part in every if chance.random() < CHANCE]
+    if shape.settings and chance.random() < CHANCE:
+        drawn.append(Tinkerer(chance, (plain_topic, "transactional")))
+    return Cast([part for part in drawn if not shape.is_embedded or not isinstance(part, OF_CLUSTERS)])
 
 
 def trial_of(shape: Shape, chance: random.Random) -> Cast:

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Edit(NamedTuple):
-    module: str
-    before: str
-    """What stands in its text, once."""
-    after: str
-
-
-class Bug(NamedTuple):
-    name: str
-    module: str
-    before: str
-    after: str
-    more: tuple[Edit, ...] = ()
-    """Where one change alone is made good by another place."""
-
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        return (Edit(self.module, self.before, self.after), *self.more)
-
+from tests.simulation.planted_storage import STORAGE_BUGS
+from tests.simulation.planted_trials import TRIAL_BUGS
+from tests.support.planting import Bug, Edit
 
 BUGS = (
     Bug(
         "the high watermark is one too high",
-        "barnabas.replication.leader.followers",
+        "barnabas.replication.partition.followers",
         "            end_offset = follower.end_offset\n    return end_offset",
         "            end_offset = follower.end_offset + 1\n    return end_offset",
     ),
     Bug(
         "the high watermark waits for nobody",
-        "barnabas.replication.leader.followers",
+        "barnabas.replication.partition.followers",
         "            end_offset = follower.end_offset\n    return end_offset",
         "            pass\n    return end_offset",
     ),
@@ -46,13 +27,13 @@ BUGS = (
     ),
     Bug(
         "a lease never ends",
-        "barnabas.replication.leader.lease",
+        "barnabas.replication.partition.lease",
         "            and self._now_ms() < self._expires_ms()\n",
         "",
     ),
     Bug(
         "an election does not raise the epoch",
-        "barnabas.controller.leader_selection",
+        "barnabas.controller.machines.leader_selection",
         "def _led_by(leader: int, state: PartitionState, isr: tuple[int, ...]) -> PartitionState:\n"
         "    return state._replace(leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)\n",
         "def _led_by(leader: int, state: PartitionState, isr: tuple[int, ...]) -> PartitionState:\n"
@@ -66,7 +47,7 @@ BUGS = (
     ),
     Bug(
         "a follower joins the ISR before it has caught up",
-        "barnabas.replication.partition",
+        "barnabas.replication.partition.partition",
         "            and follower.end_offset >= self.log.high_watermark\n"
         "            and follower.end_offset >= self.leader_epoch_start_offset\n",
         "",
@@ -80,31 +61,31 @@ BUGS = (
     ),
     Bug(
         "elections are unclean",
-        "barnabas.controller.leader_selection",
+        "barnabas.controller.machines.leader_selection",
         "    if unclean:\n",
         "    if True:\n",
     ),
     Bug(
         "the last stable offset is the high watermark",
-        "barnabas.storage.log.watermarks",
+        "barnabas.storage.log.parts.watermarks",
         "return min(max(first_unstable_offset, self.log_start_offset), self.high_watermark)",
         "return self.high_watermark",
     ),
     Bug(
         "markers for other brokers always say commit",
-        "barnabas.coordinator.transaction.cluster_markers",
+        "barnabas.coordinator.transaction.markers.cluster",
         "transaction_result=marker.is_commit,",
         "transaction_result=True,",
     ),
     Bug(
         "a marker that could not be sent is taken for written",
-        "barnabas.coordinator.transaction.cluster_markers",
+        "barnabas.coordinator.transaction.markers.cluster",
         "finish(dict.fromkeys(partitions, error))",
         "finish({})",
     ),
     Bug(
         "a broker with a new session does not register again",
-        "barnabas.node.cluster_member",
+        "barnabas.node.membership.broker_registration",
         "            self._returns.start(self._return())\n",
         "",
     ),
@@ -137,26 +118,26 @@ BUGS = (
     # Replication
     Bug(
         "an ISR that shrinks counts before the store has confirmed it",
-        "barnabas.replication.leadership",
+        "barnabas.replication.partition.leadership",
         "        self.maximal_isr = self.isr | isr\n",
         "        self.maximal_isr = isr\n        self.isr = isr\n",
     ),
     Bug(
         "a follower about to join does not hold the high watermark back",
-        "barnabas.replication.leadership",
+        "barnabas.replication.partition.leadership",
         "        self.maximal_isr = self.isr | isr\n",
         "        self.maximal_isr = self.isr & isr\n",
     ),
     Bug(
         "min.insync.replicas is not looked at",
-        "barnabas.replication.partition",
+        "barnabas.replication.partition.partition",
         "        return len(leadership.isr) >= min("
         "self.log.config.min_insync_replicas, len(leadership.replicas))",
         "        return True",
     ),
     Bug(
         "a new session brings back what was led under the old one",
-        "barnabas.replication.leader.lease",
+        "barnabas.replication.partition.lease",
         "            confirmed_epoch is not None\n"
         "            and confirmed_epoch == self._registered_epoch()\n"
         "            and self._now_ms",
@@ -177,7 +158,7 @@ BUGS = (
     ),
     Bug(
         "a new leader does not know where former epochs end",
-        "barnabas.replication.partition",
+        "barnabas.replication.partition.partition",
         "            return (epoch if latest == NO_EPOCH else latest), log.log_end_offset\n",
         "            return NO_EPOCH, NO_OFFSET\n",
     ),
@@ -192,32 +173,32 @@ BUGS = (
     # Storage
     Bug(
         "a flush is not awaited",
-        "barnabas.storage.log.flush_state",
+        "barnabas.storage.log.parts.flush_state",
         "        return max(self.recovery_point, self._acknowledgeable) if self.is_due else log_end_offset",
         "        return log_end_offset",
     ),
     Bug(
         "records are not synced by a flush",
-        "barnabas.storage.log.flush_state",
+        "barnabas.storage.log.parts.flush_state",
         "            for file in self.data_files:\n                file.sync()\n",
         "",
     ),
     Bug(
         "a new segment's name is not synced",
-        "barnabas.storage.log.flush_state",
+        "barnabas.storage.log.parts.flush_state",
         "            elif self.is_directory_changed:\n"
-        "                self.files.sync_directory(self.home.directory)\n",
+        "                self.files.sync_directory(self.log_path.directory)\n",
         "",
     ),
     Bug(
         "the name of a log directory is not synced",
-        "barnabas.node.identity",
+        "barnabas.node.membership.identity",
         "            files.make_lasting_directory(path)\n",
         "            files.make_directory(path)\n",
     ),
     Bug(
         "recovery takes a gap that compaction left for damage",
-        "barnabas.storage.log.segment_recovery",
+        "barnabas.storage.loading.segment_recovery",
         "        if batch.base_offset < end_offset or last_offset > largest_offset:",
         "        if batch.base_offset != end_offset or last_offset > largest_offset:",
     ),
@@ -284,7 +265,7 @@ BUGS = (
     Bug(
         "a log that could not be made is made in another directory",
         "barnabas.storage.log_manager",
-        "            self._begun[topic_partition] = BegunLog(topic_partition, home, place)\n"
+        "            self._begun[topic_partition] = BegunLog(topic_partition, log_directory, path)\n"
         "            try:\n",
         "            try:\n",
         (
@@ -298,37 +279,37 @@ BUGS = (
     Bug(
         "a follower gives a partition up for which it has no file descriptor",
         "barnabas.storage.log.log",
-        "        except OSError as error:  # the first append after a start looks into the file\n",
+        "        except OSError as error:  # the first append after a start reads the file\n",
         "        except ZeroDivisionError as error:\n",
     ),
     # Transactions
     Bug(
         "the last stable offset is one too high",
-        "barnabas.storage.log.watermarks",
+        "barnabas.storage.log.parts.watermarks",
         "return min(max(first_unstable_offset, self.log_start_offset), self.high_watermark)",
         "return min(max(first_unstable_offset + 1, self.log_start_offset), self.high_watermark)",
     ),
     Bug(
         "a partition whose leader does not answer counts as deleted",
-        "barnabas.coordinator.transaction.cluster_markers",
+        "barnabas.coordinator.transaction.markers.cluster",
         "        deleted = await self._find_deleted(doubtful)\n",
         "        deleted = frozenset(doubtful)\n",
     ),
     Bug(
         "a partition without a leader needs no marker",
-        "barnabas.coordinator.transaction.cluster_markers",
+        "barnabas.coordinator.transaction.markers.cluster",
         '                errors[each] = LeaderNotAvailable(f"{each} has no leader")\n',
         "                continue\n",
     ),
     Bug(
         "a fence is missing: a producer that was replaced may end its successor's transaction",
-        "barnabas.coordinator.transaction.rules",
+        "barnabas.coordinator.transaction.state.rules",
         "    else:\n        _check_newest(metadata, producer)\n",
         "    else:\n",
     ),
     Bug(
         "a verified write is made although its transaction has ended",
-        "barnabas.coordinator.transaction.verification",
+        "barnabas.coordinator.transaction.verification.verification_guard",
         "            raise self._outside\n",
         "            return\n",
     ),
@@ -346,7 +327,7 @@ BUGS = (
     ),
     Bug(
         "a transaction that is ended by time keeps its epoch",
-        "barnabas.coordinator.transaction.metadata",
+        "barnabas.coordinator.transaction.state.metadata",
         "        state=PREPARE_ABORT,\n        producer_epoch=metadata.producer_epoch + 1,\n",
         "        state=PREPARE_ABORT,\n        producer_epoch=metadata.producer_epoch,\n",
     ),
@@ -359,19 +340,19 @@ BUGS = (
     ),
     Bug(
         "a producer's epochs end in one that nobody can fence",
-        "barnabas.coordinator.transaction.metadata",
+        "barnabas.coordinator.transaction.state.metadata",
         "EPOCH_MAX: Final = (1 << 15) - 1\nLAST_EPOCH_FOR_PRODUCERS: Final = EPOCH_MAX - 1\n",
         "EPOCH_MAX: Final = 1\nLAST_EPOCH_FOR_PRODUCERS: Final = EPOCH_MAX\n",
         (
             Edit(
-                "barnabas.coordinator.transaction.metadata",
+                "barnabas.coordinator.transaction.state.metadata",
                 "        return replace(\n"
                 "            metadata, state=PREPARE_ABORT, last_update_timestamp_ms=now_ms,"
                 " client_transaction_version=0\n        )\n",
                 "        raise AssertionError\n",
             ),
             Edit(
-                "barnabas.coordinator.transaction.rules",
+                "barnabas.coordinator.transaction.state.rules",
                 "    if metadata.producer_epoch == EPOCH_MAX:\n",
                 "    if metadata.producer_epoch < 0:\n",
             ),
@@ -380,33 +361,33 @@ BUGS = (
     # Groups
     Bug(
         "a coordinator answers before its record is replicated",
-        "barnabas.coordinator.log",
+        "barnabas.coordinator.runtime.log",
         "        if partition.is_acknowledged(end_offset, ACKS_ALL):\n",
         "        if True:\n",
     ),
     Bug(
         "who is no member any more may commit",
-        "barnabas.coordinator.group.offset_checks",
+        "barnabas.coordinator.group.offsets.checks",
         "    member = group.member(member_id)\n    if api_version",
         "    if member_id not in group.members:\n        return\n"
         "    member = group.member(member_id)\n    if api_version",
     ),
     Bug(
         "a partition is given away before its owner has given it up",
-        "barnabas.coordinator.group.reconciliation",
+        "barnabas.coordinator.group.consumer.reconciliation",
         "        free = frozenset(partition for partition in missing if not is_owned(topic_id, partition))\n",
         "        free = missing\n",
     ),
     Bug(
         "the offsets of a deleted topic are removed in one batch, and it does not matter if that fails",
-        "barnabas.coordinator.group.offset_removal",
+        "barnabas.coordinator.group.offsets.expiry",
         "        records = [OffsetRecord(group, topic, partition, None) for group, partition in found]\n"
         "        return Decision(len(records) < OFFSETS_PER_TURN, records, is_atomic=False)\n",
         "        records = [OffsetRecord(group, topic, partition, None) for group, partition in found]\n"
         "        return Decision(True, records if len(records) < 8 else [])\n",
         (
             Edit(
-                "barnabas.coordinator.group.offset_records",
+                "barnabas.coordinator.group.offsets.records",
                 "    return topic_id != ZERO_UUID and topic_id_of(packed) not in (topic_id, ZERO_UUID)\n",
                 "    return False\n",
             ),
@@ -416,18 +397,18 @@ BUGS = (
     Bug(
         "a controller's node that cannot be read is an error",
         "barnabas.controller.controller",
-        '    except MalformedZnode as error:\n        logger.error("%s names nobody',
-        '    except ZeroDivisionError as error:\n        logger.error("%s names nobody',
+        '    except MalformedZnode as error:\n        logger.error("%s cannot be read',
+        '    except ZeroDivisionError as error:\n        logger.error("%s cannot be read',
     ),
     # The sink of pipelines
     Bug(
         "every attempt at a task may write into the batch's transaction",
-        "pyspark_barnabas.claims",
+        "pyspark_barnabas.writers.attempts.claims",
         "        self._may_ask = attempt == 0\n",
         "        self._may_ask = attempt >= 0\n",
         (
             Edit(
-                "pyspark_barnabas.claims",
+                "pyspark_barnabas.writers.attempts.claims",
                 "                return False\n            cluster.run(transactions.add_partitions",
                 "                return True\n            cluster.run(transactions.add_partitions",
             ),
@@ -435,9 +416,10 @@ BUGS = (
     ),
     Bug(
         "a sink commits offsets of a source that its cluster does not have",
-        "pyspark_barnabas.journal",
-        "        place: offset for place, offset in offsets.items() if place.partition < "
-        "counts.get(place.topic, 0)\n",
-        "        place: offset for place, offset in offsets.items() if counts is not None\n",
+        "pyspark_barnabas.writers.journal",
+        "        if topic_partition.partition < counts.get(topic_partition.topic, 0)\n",
+        "        if counts is not None\n",
     ),
+    *STORAGE_BUGS,
+    *TRIAL_BUGS,
 )

@@ -11,10 +11,10 @@ import random
 from collections.abc import Iterator
 from contextlib import suppress
 
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.groups import Groups
-from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.admin.groups import Groups
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.config_numbers import ResourceType

@@ -14,7 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.simulation import bugs
+from tests.simulation.planted import BUGS
+from tests.support import planting
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Outcome, Simulation
@@ -52,7 +53,7 @@ class Tally:
 def main() -> int:
     options = _options()
     if options.bug:
-        bugs.plant(options.bug)
+        planting.plant(planting.named(BUGS, options.bug))
     from tests.simulation.shrinking import shrink, write
 
     began_s = time.monotonic()
@@ -82,7 +83,7 @@ def _simulation(options: argparse.Namespace, seed: int) -> Simulation:
 
     if options.replay:
         return replay(options.replay)
-    shape = draw_shape(seed)
+    shape = draw_shape(seed, options.trial)
     if options.brokers:
         shape = shape._replace(brokers=options.brokers)
     if options.busy:
@@ -101,6 +102,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--brokers", type=int, help="how many; without it, the seed says three or five")
     parser.add_argument("--busy", type=float, help="share of the time in which clients do all they can")
+    parser.add_argument("--trial", default="", help="the name of one that every seed gets")
     parser.add_argument("--bug", help="the name of one that is planted")
     parser.add_argument("--until-failure", action="store_true")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
@@ -123,6 +125,8 @@ def _report(outcome: Outcome, options: argparse.Namespace) -> None:
         print("\n".join(outcome.errors))
     if outcome.complaints:
         again = f"--seeds 1 --seed {outcome.seed} --faults-seconds {options.faults_seconds:g}"
+        if options.trial:
+            again += f" --trial {options.trial}"
         if options.brokers:
             again += f" --brokers {options.brokers}"
         if options.busy:

@@ -13,13 +13,36 @@ import random
 from typing import NamedTuple
 
 from barnabas.core.limits import WRITTEN_ELSEWHERE_BYTES_MIN
+from tests.simulation.settings import FLUSH_EACH, SINGLE, TRIAL_SETTINGS, draw_settings
 
 WINDOW_S = 30.0
 IDLE_PACE = 10.0
 DRIFT_PPM_MAX = 500
-TRIALS = ("see-saw", "scarcity", "deletion", "overtaking", "orphan")
+TRIALS = (
+    "see-saw", "scarcity", "deletion", "overtaking", "orphan", "blackout", "retry", "sector", "lowered",
+    "backlog",
+)  # fmt: skip
 """Histories that chance hardly ever brings about (`trials`)."""
-TRIAL_SHARE = 0.5
+EMBEDDED_TRIALS = ("rot", "retry", "backlog", "scarcity", "deletion")
+"""Those that one broker can stand."""
+LATER_TRIALS = (
+    "undecided", "graves", "relocation", "unreadable", "crowd", "bits", "elderly", "nearby", "throttled",
+    "users", "source",
+)  # fmt: skip
+"""Those that a seed without one of `TRIALS` may have."""
+LATER_EMBEDDED_TRIALS = (
+    "ledger",
+    "undecided",
+    "graves",
+    "relocation",
+    "bits",
+    "elderly",
+    "throttled",
+    "users",
+)
+TRIAL_SHARE = 0.6
+LATER_TRIAL_SHARE = 0.8
+EMBEDDED_SHARE = 0.25
 
 
 class Shape(NamedTuple):
@@ -36,14 +59,24 @@ class Shape(NamedTuple):
     """From how many bytes on records are written by a thread, which takes a while."""
     trial: str = ""
     """Which one comes at last, if any."""
+    settings: dict[str, str] = {}  # noqa: RUF012 - never changed
+    """Of brokers, beside those that are the same in every run."""
+    is_embedded: bool = False
+    """Whether the cluster is one broker that keeps its own coordination store."""
+
+    @property
+    def survives_power_cuts(self) -> bool:
+        """Whether everything that is acknowledged is on disk, on whatever machine it is."""
+        return self.settings.get(FLUSH_EACH) == "1"
 
     def pace(self, now_s: float) -> float:
         return 1.0 if now_s % WINDOW_S < WINDOW_S * self.busy_share else IDLE_PACE
 
 
-def draw_shape(seed: int) -> Shape:
+def draw_shape(seed: int, trial: str = "") -> Shape:
+    """With a `trial` it comes at last, in a cluster that can stand it."""
     chance = random.Random(f"{seed} shape")
-    return Shape(
+    shape = Shape(
         brokers=chance.choice((3, 3, 3, 5)),
         busy_share=chance.choice((0.03, 0.05, 0.05, 0.1, 0.2, 0.3)),
         latency_ms_max=chance.choice((2.0, 2.0, 10.0, 50.0)),
@@ -53,3 +86,29 @@ def draw_shape(seed: int) -> Shape:
         written_elsewhere_bytes_min=chance.choice((1, WRITTEN_ELSEWHERE_BYTES_MIN)),
         trial=chance.choice(TRIALS) if chance.random() < TRIAL_SHARE else "",
     )
+    shape = shape._replace(settings=draw_settings(seed))
+    if _is_embedded(seed, trial):
+        shape = embedded(shape)
+    shape = shape._replace(trial=trial or shape.trial or _later_trial(seed, shape))
+    return shape._replace(settings={**shape.settings, **TRIAL_SETTINGS.get(shape.trial, {})})
+
+
+def _is_embedded(seed: int, trial: str) -> bool:
+    is_drawn = random.Random(f"{seed} store").random() < EMBEDDED_SHARE
+    of_one, of_many = (*EMBEDDED_TRIALS, *LATER_EMBEDDED_TRIALS), (*TRIALS, *LATER_TRIALS)
+    return is_drawn if not trial or (trial in of_one and trial in of_many) else trial in of_one
+
+
+def _later_trial(seed: int, shape: Shape) -> str:
+    """Drawn apart, so that a seed with another trial keeps its world."""
+    chance = random.Random(f"{seed} later trial")
+    if chance.random() >= LATER_TRIAL_SHARE:
+        return ""
+    return chance.choice(LATER_EMBEDDED_TRIALS if shape.is_embedded else LATER_TRIALS)
+
+
+def embedded(shape: Shape) -> Shape:
+    """The same, with one broker. Its power may be cut only if each write is synced."""
+    settings = {**shape.settings, **SINGLE, FLUSH_EACH: "1"}
+    trial = EMBEDDED_TRIALS[TRIALS.index(shape.trial) % len(EMBEDDED_TRIALS)] if shape.trial else ""
+    return shape._replace(brokers=1, is_embedded=True, settings=settings, trial=trial)

@@ -17,26 +17,29 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.steps import ClusterUnreachable
-from barnabas.cluster.znodes import PartitionStateZnode
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.cluster.znodes.layout import PartitionStateZnode
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
 from tests.chaos.history import ALL_REPLICAS, History, Reading
 from tests.chaos.history import Outcome as WriteOutcome
+from tests.chaos.leaderships import merge
 from tests.simulation import clients, judge, memory
 from tests.simulation.administrator import administrate
 from tests.simulation.authority import LEASE_S_MAX
 from tests.simulation.cast import Stage, Topic
 from tests.simulation.copier import copy
 from tests.simulation.derived import forgotten_producers
-from tests.simulation.faults import KINDS, Fault, Surroundings, draw
+from tests.simulation.embedded import EmbeddedView
+from tests.simulation.faults import EVERY_KIND, Fault, Surroundings, draw
 from tests.simulation.final_reading import read_topic
 from tests.simulation.groups import Commits, read_in_group
-from tests.simulation.loop import Process, SimulatedLoop, Stuck
+from tests.simulation.loop import EPOCH_MS, Process, SimulatedLoop, Stuck
 from tests.simulation.machine import Machine, SimulatedClock
 from tests.simulation.network import Network
 from tests.simulation.parts import USUAL, draw_cast, draw_usual, trial_of
+from tests.simulation.scale import small_sizes
 from tests.simulation.shape import Shape, draw_shape
 from tests.simulation.store import Store
 from tests.simulation.story import plain
@@ -103,7 +106,8 @@ class Simulation:
         self.trace = Trace(lambda: self.loop.now_s)
         self.network = Network(self.loop, random.Random(f"{seed} network"), self.trace)
         self.network.latency_s = (0.0002, self.shape.latency_ms_max / 1_000)
-        self.store = Store(self.loop, self.network)
+        epoch_ms = EPOCH_MS if self.shape.settings else 0
+        self.store = EmbeddedView() if self.shape.is_embedded else Store(self.loop, self.network, epoch_ms)
         self.machines = [
             Machine(number, self.loop, self.network, self.store, seed * 10 + number, self.trace, self.shape)
             for number in range(1, self.shape.brokers + 1)
@@ -123,7 +127,7 @@ class Simulation:
         self._committed: list[Reading] = []
         self._commits = Commits()
         self._clock = SimulatedClock(self.loop)
-        self._cast = draw_cast(seed, PLAIN)
+        self._cast = draw_cast(seed, PLAIN, self.shape)
         self._trial = trial_of(self.shape, random.Random(f"{seed} trial"))
         usual = {name: Topic(count) for name, count in TOPICS.items()}
         self._topics = {**usual, **self._cast.topics, **self._trial.topics}
@@ -131,7 +135,7 @@ class Simulation:
     def run(self) -> Outcome:
         complaints: list[str] = []
         errors = _Errors(self.loop.time)
-        with errors, _quiet_collector():
+        with errors, _quiet_collector(), small_sizes():
             asyncio.set_event_loop(self.loop)
             try:
                 main = asyncio.ensure_future(self._main(), loop=self.loop)
@@ -159,18 +163,21 @@ class Simulation:
 
     async def _main(self) -> list[str]:
         self.trace.tell(f"a cluster of {self.shape.brokers}; at work: {', '.join(self._at_work())}")
+        if self.shape.settings:
+            settings = ", ".join(f"{key}={value}" for key, value in self.shape.settings.items())
+            self.trace.tell(f"settings: {settings}")
         for machine in self.machines:
             machine.start()
         await self._within(START_S, self._make_topics(), "the topics cannot be made")
         working = self._start_clients()
         copying = self._start_copier()
         begins_s = self.loop.time()
-        drawn = draw(self.seed, begins_s, begins_s + self._faults_s, self.shape.brokers)
+        drawn = draw(self.seed, begins_s, begins_s + self._faults_s, self.shape)
         self.faults = list(drawn if self._given is None else self._given)
         self._watch.begin()
         around = Surroundings(self.loop, self.network, self.store, self.machines, tuple(TOPICS))
         for fault in self.faults:
-            self.loop.later(max(fault.at_s - self.loop.time(), 0), KINDS[fault.kind], around, fault)
+            self.loop.later(max(fault.at_s - self.loop.time(), 0), EVERY_KIND[fault.kind], around, fault)
         await asyncio.sleep(begins_s + self._faults_s - self.loop.time())
         self._mend()
         self._is_over = True
@@ -178,9 +185,7 @@ class Simulation:
             await self._within(PATIENCE_S, each, f"{name} does not end")
         self._is_written = True
         if copying is not None:
-            await self._while_it_goes_on(
-                copying, lambda: len(self.history.transactions), "not everything is copied"
-            )
+            await self._while_it_goes_on(copying, self._copied, "not everything is copied")
         await self._until("not every replica is in sync", self._is_in_sync)
         if self.shape.is_restarted:
             await self._within(2 * PATIENCE_S, self._restart(), "the cluster does not come back")
@@ -192,9 +197,11 @@ class Simulation:
             for partition in range(partitions):
                 holder = judge.holders(self.machines, topic, partition)[0]
                 self.history.epochs |= judge.epochs(holder, topic, partition)
+        merge(self.history.leaders, self.store.leaders)
         self._leave_out_unforeseen()
         complaints = judge.verdict(self.history, self._committed, self.machines, TOPICS)
         complaints += [*self._watch.complaints, *self._forgotten, *forgotten_producers(self.machines)]
+        complaints += [complaint for machine in self.machines for complaint in machine.complaints]
         return [
             *complaints, *self._commits.complaints, *self._cast.complaints(), *self._trial.complaints()
         ]  # fmt: skip
@@ -231,14 +238,15 @@ class Simulation:
         start("committed", clients.read_committed, TRANSACTIONAL, PARTITIONS)
         start("member-1", read_in_group, "group", PLAIN, self._commits)
         start("member-2", read_in_group, "group", PLAIN, self._commits)
-        start("administrator", administrate, TOPICS, self.shape.brokers)
+        if not self.shape.is_embedded:
+            start("administrator", administrate, TOPICS, self.shape.brokers)
         started += [(self._process(name, work), name) for name, work in self._cast.clients(self._stage())]
         return started
 
     def _stage(self) -> Stage:
         return Stage(
             self.seed, self.shape.brokers, self.machines, self.network, self.store, self.history, self._world,
-            lambda: self._until("not every replica is in sync again", self._is_in_sync),
+            lambda: self._until("not every replica is in sync again", self._is_in_sync), self.shape.settings,
         )  # fmt: skip
 
     def _start_copier(self) -> asyncio.Task[Any] | None:
@@ -248,6 +256,10 @@ class Simulation:
         world = self._world("copier", self.history)
         work = copy(world, "copier", PLAIN, COPIED, PARTITIONS, lambda: self._is_written)
         return self._process("copier", work)
+
+    def _copied(self) -> int:
+        """Transactions that have succeeded: those that fail again and again are no progress."""
+        return sum(each.outcome is WriteOutcome.ACKNOWLEDGED for each in self.history.transactions)
 
     def _world(self, name: str, history: History) -> clients.World:
         if not any(each is history for each in self._histories):
@@ -273,7 +285,7 @@ class Simulation:
                     await Admin(cluster).create_topic(
                         name,
                         partitions=topic.partitions,
-                        replication_factor=topic.replicas or REPLICAS,
+                        replication_factor=self._replicas(topic),
                         configs=topic.configs,
                     )
                 except TopicAlreadyExists:
@@ -282,6 +294,9 @@ class Simulation:
                     await asyncio.sleep(0.5)
                 else:
                     break
+
+    def _replicas(self, topic: Topic) -> int:
+        return min(topic.replicas or REPLICAS, self.shape.brokers)
 
     def _client(self, name: str) -> ClusterClient:
         return ClusterClient(
@@ -299,10 +314,7 @@ class Simulation:
         self.network.heal_all()
         self.store.is_up = True
         for machine in self.machines:
-            machine.sync_s = 0.004
-            machine.mend_disk()
-            machine.resume()
-            machine.start()
+            machine.mend()
 
     def _is_in_sync(self) -> bool:
         for name, topic in self._topics.items():
@@ -311,7 +323,7 @@ class Simulation:
                 if node is None:
                     return False
                 state = PartitionStateZnode.decode(node.data, 0)
-                if len(state.isr) < (topic.replicas or REPLICAS) or state.leader < 0:
+                if len(state.isr) < self._replicas(topic) or state.leader < 0:
                     return False
         return all(machine.is_serving for machine in self.machines)
 
@@ -389,6 +401,9 @@ class Simulation:
         self.loop.close()
 
 
+_LOGGERS = ("barnabas", "pyspark_barnabas")
+
+
 class _Errors(logging.Handler):
     """What is logged as an error; nothing is printed."""
 
@@ -401,14 +416,14 @@ class _Errors(logging.Handler):
         self.seen.append(f"{self._now_s():.3f} {self.format(record)}")
 
     def __enter__(self) -> None:
-        root = logging.getLogger("barnabas")
-        root.addHandler(self)
-        root.propagate = False
+        for root in map(logging.getLogger, _LOGGERS):
+            root.addHandler(self)
+            root.propagate = False
 
     def __exit__(self, *_: object) -> None:
-        root = logging.getLogger("barnabas")
-        root.removeHandler(self)
-        root.propagate = True
+        for root in map(logging.getLogger, _LOGGERS):
+            root.removeHandler(self)
+            root.propagate = True
 
 
 class _quiet_collector:  # noqa: N801 - a context

@@ -1,11 +1,11 @@
 """The exactly-once sink of pipelines: a driver, tasks, and attempts at tasks that die and run twice.
 
 Each batch is a set of rows, divided among tasks by their output partition. The protocol is that of
-`pyspark_barnabas.sink`, without Spark: who may write into the batch's transaction is decided by the product's
-own `claims`, which offsets are committed by its `journal`, and the steps of a transaction are the client's;
-only Spark's part is played here, and the copying of what was written beside the transaction. The rows of a
-batch come to each attempt in another order, as they do out of a shuffle. Whatever happens, every row of a
-committed batch is visible once; and when all is mended, the batch under way is committed.
+`pyspark_barnabas.writers.sink` without Spark: who may write into the batch's transaction is decided by the
+product's own `claims`, which offsets are committed by its `journal`, and the steps of a transaction are the
+client's; only Spark's part is played here, and the copying of what was written beside the transaction. The
+rows of a batch come to each attempt in another order, as they do out of a shuffle. Whatever happens, every
+row of a committed batch is visible once; and when all is mended, the batch under way is committed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from barnabas.client import transaction_steps
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer
-from barnabas.client.steps import ClusterUnreachable
-from barnabas.client.transaction_steps import Transaction
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer
+from barnabas.client.core import transaction_steps
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.client.core.transaction_steps import Transaction
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas.claims import Claims
-from pyspark_barnabas.journal import known_offsets
+from pyspark_barnabas.writers.attempts.claims import Claims
+from pyspark_barnabas.writers.journal import known_offsets
 from tests.chaos.history import ALL_REPLICAS, History, Value
 from tests.simulation.cast import Client, Part, Stage, Topic
 from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World

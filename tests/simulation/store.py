@@ -19,7 +19,7 @@ from typing import Any
 import kazoo.protocol.serialization as jute
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
-from barnabas.cluster.coordination import (
+from barnabas.cluster.coordination.contract import (
     ANY_VERSION,
     Check,
     Coordination,
@@ -33,12 +33,13 @@ from barnabas.cluster.coordination import (
     Stat,
     WatchEvent,
 )
-from barnabas.cluster.tree import Transaction, Tree, events_of
-from barnabas.cluster.znodes import PartitionStateZnode
+from barnabas.cluster.embedded.tree import Transaction, Tree, events_of
+from barnabas.cluster.znodes.layout import PartitionStateZnode
 from barnabas.cluster.zookeeper import open_zookeeper, wire
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Background
+from tests.chaos.leaderships import Leaders, merge
 from tests.simulation.loop import SimulatedLoop, current_process
 from tests.simulation.network import Direction, Network
 
@@ -90,13 +91,17 @@ class Connection:
 class Store:
     """The server."""
 
-    def __init__(self, loop: SimulatedLoop, network: Network) -> None:
+    def __init__(self, loop: SimulatedLoop, network: Network, epoch_ms: int = 0) -> None:
+        """`epoch_ms` is what its wall clock says at first: notes are old by it, and brokers remove those."""
         self.tree = Tree()
         self.is_up = True
+        self._epoch_ms = epoch_ms
         self.forced_s = -math.inf
         """When a session was last ended before its time, which no lease foresees."""
         self.forced_moments_s: list[float] = []
         """All such moments."""
+        self.leaders: Leaders = {}
+        """The leader of every epoch that was ever written, by topic and partition."""
         self._loop = loop
         self._network = network
         self._sessions: dict[int, ServerSession] = {}
@@ -220,8 +225,11 @@ class Store:
             _as_stat(each) if isinstance(each, Stat) else True if each is None else each for each in results
         ]
 
+    def _now_ms(self) -> int:
+        return self._epoch_ms + int(self._loop.now_s * 1_000)
+
     def _write(self, operations: Sequence[Operation], session_id: int) -> list[Any]:
-        transaction = self.tree.prepare(operations, session_id, int(self._loop.now_s * 1_000))
+        transaction = self.tree.prepare(operations, session_id, self._now_ms())
         results = self.tree.commit(transaction)
         for operation in operations:
             self._tell(operation)
@@ -232,9 +240,7 @@ class Store:
         """Somebody else writes over a node, if it is there."""
         if path in self.tree.nodes:
             self._network.trace.tell(f"somebody writes {data!r} into {path}")
-            transaction = self.tree.prepare(
-                [SetData(path, data, ANY_VERSION)], 0, int(self._loop.now_s * 1_000)
-            )
+            transaction = self.tree.prepare([SetData(path, data, ANY_VERSION)], 0, self._now_ms())
             self.tree.commit(transaction)
             self._fire(transaction)
 
@@ -249,6 +255,7 @@ class Store:
             parts = operation.path.split("/")
             if parts[-1] == "state" and parts[1:3] == ["brokers", "topics"]:
                 state = PartitionStateZnode.decode(operation.data, 0)
+                merge(self.leaders, {(parts[3], int(parts[5])): {state.leader_epoch: state.leader}})
                 self._network.trace.tell(
                     f"{parts[3]}-{parts[5]}: {_leader(state.leader)} in epoch {state.leader_epoch}, in sync"
                     f" {', '.join(map(str, state.isr))}"
@@ -434,7 +441,7 @@ class Link:
 
 
 def opener(store: Store, network: Network, chance: random.Random) -> Any:
-    """A `node.coordination_store.OpenCoordination` on the simulated store."""
+    """A `node.membership.coordination_store.OpenCoordination` on the simulated store."""
 
     @asynccontextmanager
     async def open_store(config: BrokerConfig, clock: Clock, _: Background) -> AsyncIterator[Coordination]:

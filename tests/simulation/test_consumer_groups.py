@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.steps import Pause, Send, Step
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import Pause, Send, Step
 from barnabas.core.errors import CoordinatorNotAvailable
 from barnabas.core.ids import Uuid
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
@@ -31,7 +31,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from tests.chaos.history import History
 from tests.simulation.clients import World
 from tests.simulation.consumer_groups import (

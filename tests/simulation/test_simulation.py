@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from tests.simulation import shape
-from tests.simulation.bugs import modules_of, mutated
 from tests.simulation.faults import Fault
 from tests.simulation.parts import TRIALS
-from tests.simulation.planted import BUGS, Bug
+from tests.simulation.planted import BUGS
 from tests.simulation.shape import Shape, draw_shape
 from tests.simulation.shrinking import TRANSCRIPTS, replay
 from tests.simulation.simulation import Simulation
+from tests.simulation.tinkerer import CHANGES, changes_of
+from tests.support.planting import Bug, check_place
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHORT_S = 15.0
@@ -92,18 +93,29 @@ def test_a_planted_bug_is_caught() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_bugs_have_their_place(bug: Bug) -> None:
-    for module in modules_of(bug):
-        spec = importlib.util.find_spec(module)
-        assert spec is not None
-        assert spec.origin is not None
-        source = Path(spec.origin).read_text(encoding="utf-8")
-        assert mutated(bug, module, source) != source
-        compile(mutated(bug, module, source), spec.origin, "exec")
+    check_place(bug)
 
 
 def test_every_trial_is_drawn() -> None:
-    assert set(TRIALS) == {draw_shape(seed).trial for seed in range(100)} - {""} == set(shape.TRIALS)
+    named = (shape.TRIALS, shape.EMBEDDED_TRIALS, shape.LATER_TRIALS, shape.LATER_EMBEDDED_TRIALS)
+    assert set(TRIALS) == {draw_shape(seed).trial for seed in range(300)} - {""} == {*chain(*named)}
+
+
+@pytest.mark.parametrize("trial", TRIALS)
+def test_a_trial_that_is_asked_for_is_drawn(trial: str) -> None:
+    assert {draw_shape(seed, trial).trial for seed in range(10)} == {trial}
+
+
+def test_bugs_name_trials_that_there_are() -> None:
+    assert {bug.trial for bug in BUGS} - {""} <= set(TRIALS)
+
+
+def test_a_broker_without_followers_never_stops_syncing_each_write() -> None:
+    """Its power is cut, and no other replica has the records that it acknowledged."""
+    assert {each["flush.messages"] for each in changes_of(1) if "flush.messages" in each} == {"1"}
+    assert all("min.insync.replicas" not in each for each in changes_of(1))
+    assert changes_of(3) == CHANGES
 
 
 def test_there_are_many_bugs() -> None:
-    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 30
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 105

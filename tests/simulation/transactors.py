@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from barnabas.client import transaction_steps
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import TRANSACTION, ClusterState
-from barnabas.client.steps import ClusterUnreachable, Steps, ask, raise_for
-from barnabas.client.transaction_steps import Transaction as Begun
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core import transaction_steps
+from barnabas.client.core.cluster_state import TRANSACTION, ClusterState
+from barnabas.client.core.steps import ClusterUnreachable, Steps, ask, raise_for
+from barnabas.client.core.transaction_steps import Transaction as Begun
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

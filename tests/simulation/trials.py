@@ -15,13 +15,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.cluster_state import TRANSACTION
-from barnabas.client.consumer import list_offsets
-from barnabas.client.steps import ClusterUnreachable
-from barnabas.client.transaction_steps import add_partitions, begin, end, idempotent_producer
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZnode
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import list_offsets
+from barnabas.client.core.cluster_state import TRANSACTION
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.client.core.transaction_steps import add_partitions, begin, end, idempotent_producer
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode, TopicZnode
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from tests.chaos.checker import complaints_about, duplicated

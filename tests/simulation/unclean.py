@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator
 from contextlib import suppress
 
-from barnabas.client.elections import ElectionType, elect_leaders
-from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.admin.elections import ElectionType, elect_leaders
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from tests.chaos.checker import duplicated

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnabas.cluster.znodes import ControllerZnode
+from barnabas.cluster.znodes.layout import ControllerZnode
 from tests.chaos.history import History
 from tests.simulation.cast import Client, Part, Stage
 from tests.simulation.clients import World
+from tests.simulation.embedded import EmbeddedView
 from tests.simulation.store import Store
 
 NONSENSE = b"{"
@@ -23,7 +24,7 @@ class Vandal(Part):
         yield "vandal", _spoil(stage.world("vandal", History()), stage.store)
 
 
-async def _spoil(world: World, store: Store) -> None:
+async def _spoil(world: World, store: Store | EmbeddedView) -> None:
     while not world.is_over():
         await world.pause(PAUSE_S)
         store.spoil(ControllerZnode.PATH, NONSENSE)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.core.ids import TopicPartition, Uuid
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from tests.simulation.authority import Authority
 from tests.simulation.judge import batches, describe
 from tests.simulation.loop import SimulatedLoop

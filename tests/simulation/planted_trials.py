@@ -1,0 +1,265 @@
+"""Planted bugs that a trial is for: moves, bad disks, compaction, the embedded store, uncommon clients.
+
+Each names the trial with which the seeds of its hunt end.
+"""
+
+from __future__ import annotations
+
+from tests.support.planting import Bug, Edit
+
+TRIAL_BUGS = (
+    # Syncs
+    Bug(
+        "an unsynced tail is believed after a kill",
+        "barnabas.storage.loading.log_loader",
+        "            recovery_point=end_offset if is_settled else min(recovery_point, end_offset),\n",
+        "            recovery_point=end_offset,\n",
+        trial="retry",
+    ),
+    Bug(
+        "a batch that is sent again is acknowledged without a sync",
+        "barnabas.storage.log.parts.flush_state",
+        "        self.is_due = log_end_offset - recovery_point >= flush_messages\n"
+        '        """Whether `flush.messages`',
+        '        self.is_due = False\n        """Whether `flush.messages`',
+        (
+            Edit(
+                "barnabas.storage.log.log",
+                "        if not self.is_closed and self.unflushed_messages >= config.flush_messages:\n",
+                "        if False:\n",
+            ),
+        ),
+        trial="retry",
+    ),
+    # Compaction
+    Bug(
+        "compaction beyond the last stable offset",
+        "barnabas.storage.cleaner.cleanable",
+        "    limit_offset = log.last_stable_offset\n",
+        "    limit_offset = log.high_watermark\n",
+        trial="undecided",
+    ),
+    Bug(
+        "the offset map is taken for the whole log",
+        "barnabas.storage.cleaner.cleaning",
+        "            self.end_offset = offsets.latest_offset + 1\n",
+        "            offsets.latest_offset = target.first_uncleanable_offset - 1\n"
+        "            self.end_offset = target.first_uncleanable_offset\n",
+        trial="graves",
+    ),
+    Bug(
+        "a full map counts as the end of what is clean",
+        "barnabas.storage.cleaner.cleaning",
+        "            yield from self._rewrite(offsets, check)\n",
+        "            yield from self._rewrite(offsets, check)\n"
+        "            self.end_offset = target.first_uncleanable_offset\n",
+        trial="graves",
+    ),
+    # Moves between log directories
+    Bug(
+        "a copy takes the place of its log without the high watermark",
+        "barnabas.storage.directory.future_logs",
+        "        future.update_high_watermark(old.high_watermark)\n",
+        "",
+        trial="relocation",
+    ),
+    Bug(
+        "a copy takes the place of its log before it is synced",
+        "barnabas.storage.directory.future_logs",
+        "        future.flush()\n        future.update_config",
+        "        future.update_config",
+        (
+            Edit(
+                "barnabas.replication.log_dir_mover",
+                "        work = future.plan_flush()\n",
+                "        work = None\n",
+            ),
+        ),
+        trial="relocation",
+    ),
+    Bug(
+        "where a moved log begins is not written down",
+        "barnabas.storage.log_manager",
+        "        self._checkpoints.write_start_offset_of_copy(future)\n",
+        "",
+        trial="relocation",
+    ),
+    Bug(
+        "a log that has moved keeps its name until the next start",
+        "barnabas.storage.log_manager",
+        "        self._set_aside(topic_partition, DELETE_DIRECTORY)\n        self._add(log)\n",
+        "        old.release()\n        self.cleaner.forget(old)\n        self._add(log)\n",
+        (
+            Edit(
+                "barnabas.storage.directory.future_logs",
+                '            files.replace(f"{old.directory}/{SUPERSEDED}", b"")\n',
+                "            pass\n",
+            ),
+        ),
+        trial="relocation",
+    ),
+    # Disks
+    Bug(
+        "an unreadable log keeps leading",
+        "barnabas.node.broker",
+        "        self._member.log_directory_failed([topic_partition])\n",
+        "",
+        trial="unreadable",
+    ),
+    Bug(
+        "an entry of a time index is believed",
+        "barnabas.storage.segment.segment",
+        "                if header is None or header.max_timestamp != known[0]:\n",
+        "                if header is None:\n",
+        trial="bits",
+    ),
+    Bug(
+        "a broker does not start with a damaged checkpoint",
+        "barnabas.storage.files.checkpoints",
+        '        logger.warning("ignoring damaged checkpoint %s: %s", path, error)\n        return {}\n',
+        "        raise\n",
+        trial="bits",
+    ),
+    # The embedded store
+    Bug(
+        "a snapshot of the store is not synced before its log is emptied",
+        "barnabas.cluster.embedded.journal",
+        '        files.replace(f"{directory}/{name}", snapshot)\n',
+        '        files.write(f"{directory}/{name}", snapshot)\n',
+        trial="ledger",
+    ),
+    Bug(
+        "the store acknowledges before it writes",
+        "barnabas.cluster.embedded.session",
+        "        self._begin_writing()\n        self._append(frames, batch)\n",
+        "        self._finish(batch)\n        self._begin_writing()\n        self._append(frames, [])\n",
+        trial="ledger",
+    ),
+    Bug(
+        "a store that cannot write any more keeps its sessions",
+        "barnabas.cluster.embedded.session",
+        "        for session in tuple(self._sessions):\n            session.lose()\n",
+        "",
+        trial="ledger",
+    ),
+    Bug(
+        "the store writes to its log while it is compacted",
+        "barnabas.cluster.embedded.session",
+        "        snapshot = encode_snapshot(self._tree)\n        self._begin_writing()\n",
+        "        snapshot = encode_snapshot(self._tree)\n",
+        trial="ledger",
+    ),
+    # Replication
+    Bug(
+        "a busy partition stays in front of the others without a fetch session",
+        "barnabas.replication.follower.fetch_session",
+        "        self._wanted.pop(key, None)\n        self._changed.pop(key, None)\n"
+        "        self._wanted[key] = self._changed[key] = followed\n",
+        "        self._wanted[key] = self._changed[key] = followed\n",
+        trial="crowd",
+    ),
+    Bug(
+        "a follower gives readers what is not committed",
+        "barnabas.replication.leader.partition_reading",
+        "    upper_offset = readable_end(log, params)\n",
+        "    upper_offset = readable_end(log, params)\n"
+        "    if not partition.leadership.is_leader:\n"
+        "        upper_offset = log.log_end_offset\n",
+        trial="nearby",
+    ),
+    Bug(
+        "a reader is sent to a replica that is not in sync",
+        "barnabas.replication.leader.replica_selector",
+        "                broker_id in partition.leadership.isr\n                and follower",
+        "                follower",
+        trial="nearby",
+    ),
+    # Old clients
+    Bug(
+        "compressed messages for old readers are one offset too far",
+        "barnabas.records.legacy",
+        "    wrapper = Record(last_offset, latest, None, compressed)\n",
+        "    wrapper = Record(last_offset + 1, latest, None, compressed)\n",
+        trial="elderly",
+    ),
+    Bug(
+        "an old reader misses the record that it asks for",
+        "barnabas.records.legacy",
+        "        if record.offset < first_offset:\n            continue\n        if not messages",
+        "        if record.offset <= first_offset:\n            continue\n        if not messages",
+        trial="elderly",
+    ),
+    Bug(
+        "old readers get markers for records",
+        "barnabas.records.legacy",
+        "        if view.is_control:\n            continue\n",
+        "",
+        trial="elderly",
+    ),
+    Bug(
+        "a compressed set of old messages becomes its first record",
+        "barnabas.records.legacy",
+        "    for each in iterate_messages(inflated):\n        timestamp =",
+        "    for each in list(iterate_messages(inflated))[:1]:\n        timestamp =",
+        trial="elderly",
+    ),
+    # Quotas
+    Bug(
+        "a client pays for what it was not sent",
+        "barnabas.quota.client_quotas",
+        "        rate.record(-size_bytes, now_ms)\n",
+        "",
+        trial="throttled",
+    ),
+    Bug(
+        "a batch that is larger than the quota is never sent",
+        "barnabas.quota.client_quotas",
+        "        if size_bytes > self.fetch_bytes_max(user, client_id) and rate.value(now_ms) <= limit:\n",
+        "        if False:\n",
+        trial="throttled",
+    ),
+    Bug(
+        "a throttled connection is not read again by itself",
+        "barnabas.network.connection",
+        "        self._stops -= 1\n        self._unpause()\n\n    def _flush",
+        "        self._stops -= 1\n\n    def _flush",
+        trial="throttled",
+    ),
+    Bug(
+        "clients with quotas of their own share one meter",
+        "barnabas.quota.client_quotas",
+        "        yield (EntityPart(CLIENTS, of_client),), (key, None, client)\n",
+        "        yield (EntityPart(CLIENTS, of_client),), (key, None, None)\n",
+        trial="throttled",
+    ),
+    # Users and rules
+    Bug(
+        "brokers hear of an access rule after a start only",
+        "barnabas.cluster.stores.acl_replica",
+        "            names = await self._znodes.children(parent, lambda _: look())\n",
+        "            names = await self._znodes.children(parent)\n",
+        trial="users",
+    ),
+    Bug(
+        "an access rule that was removed lives on at other brokers",
+        "barnabas.cluster.stores.acl_replica",
+        "                else:\n                    self.authorizer.replace(pattern, rules)\n",
+        "                elif rules:\n                    self.authorizer.replace(pattern, rules)\n",
+        trial="users",
+    ),
+    # The source of pipelines
+    Bug(
+        "a topic that was made again is taken for the one that was read",
+        "pyspark_barnabas.readers.offsets",
+        "    return sorted(topic for topic, known in before.items() if now.get(topic, known) != known)\n",
+        "    return sorted(topic for topic in before if topic not in now and not now)[:0]\n",
+        trial="source",
+    ),
+    Bug(
+        "the journal does not hold the ids of topics",
+        "pyspark_barnabas.readers.offsets",
+        "    return {**tree, TOPIC_IDS: known} if known else tree\n",
+        "    return tree if known else tree\n",
+        trial="source",
+    ),
+)
