@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from barnabas.config.loggers import AUDIT
+from barnabas.config.dynamic.loggers import AUDIT
 from barnabas.core.compiled import CODE
 from tests.tiers import SOURCE_ONLY, is_rest
 

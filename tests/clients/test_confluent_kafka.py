@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 
 from tests.support.fixtures import TopicFactory
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.client("confluent-kafka")
 
@@ -201,7 +202,9 @@ def test_records_with_no_partition_spread_and_keys_stay_together(
         homes.setdefault(message.key(), set()).add(message.partition())
     assert len(homes) == 20
     assert all(len(partitions) == 1 for partitions in homes.values())
-    sizes = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(4)]
+    sizes = [
+        consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE_S)[1] for p in range(4)
+    ]
     assert sum(sizes) == 400
     assert sum(size > 0 for size in sizes) > 1
 
@@ -210,9 +213,9 @@ def test_records_with_no_partition_spread_and_keys_stay_together(
 def test_watermarks_tell_where_the_log_begins_and_ends(
     bootstrap: str, topic: str, consumer: Consumer
 ) -> None:
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, 0)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S) == (0, 0)
     produce_all(bootstrap, topic, [b"a", b"b", b"c"])
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, 3)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S) == (0, 3)
 
 
 @pytest.mark.feature("offsets-for-times")
@@ -225,9 +228,9 @@ def test_offsets_for_times_find_the_first_record_not_older(
         assert sender.flush(FLUSH_TIMEOUT_S) == 0
     asked = {1_000_000: 0, 1_000_001: 1, 1_000_045: 5, 1_000_090: 9, 999: 0}
     for timestamp, offset in asked.items():
-        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=30)
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=PATIENCE_S)
         assert (timestamp, found.offset) == (timestamp, offset)
-    (beyond,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1_000_091)], timeout=30)
+    (beyond,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1_000_091)], timeout=PATIENCE_S)
     assert beyond.offset == OFFSET_END
 
 
@@ -238,7 +241,7 @@ def test_a_time_inside_a_batch_finds_the_record_inside_it(
     for i in range(10):
         sender.produce(topic, b"%d" % i, timestamp=2_000_000 + 10 * i)
     assert sender.flush(FLUSH_TIMEOUT_S) == 0
-    (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 2_000_055)], timeout=30)
+    (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 2_000_055)], timeout=PATIENCE_S)
     assert found.offset == 6
 
 

@@ -141,7 +141,7 @@ def test_a_static_member_comes_back_to_its_partitions(
     assert spread(second) == [2]
 
 
-def test_commits_of_a_former_generation_are_refused(
+def test_commits_of_a_previous_generation_are_refused(
     bootstrap: str, new_topic: TopicFactory, join: ConsumerFactory
 ) -> None:
     topic = new_topic(partitions=2)

@@ -1,4 +1,4 @@
-"""Access rules in either store: none is lost in a race, and every broker hears of a change."""
+"""ACLs in either store: no race loses one, and every broker is notified of a change."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.contract.test_coordination import Store, store
+from tests.support.waiting import PATIENCE_S
 
-from barnabas.cluster.acl_replica import AclReplica
-from barnabas.cluster.acl_store import change_rules, list_patterns, make_acl_paths, read_rules
-from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.znode_json import MalformedZnode
+from barnabas.cluster.coordination.contract import Coordination
+from barnabas.cluster.stores.acl_replica import AclReplica
+from barnabas.cluster.stores.acl_store import change_rules, list_patterns, make_acl_paths, read_rules
+from barnabas.cluster.znodes.json_codec import MalformedZnode
 from barnabas.core.clock import SystemClock
-from barnabas.node.runtime import LoopRunner
-from barnabas.node.store_copies import following
+from barnabas.node.membership.store_watcher import following
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer
 from barnabas.security.acl.bindings import AccessRule, ResourcePattern
@@ -32,7 +32,7 @@ def rule(number: int) -> AccessRule:
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110 - a replica tells nobody
             await asyncio.sleep(0.01)
 
@@ -40,7 +40,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def replica(znodes: Coordination) -> AsyncIterator[AclReplica]:
     clock = SystemClock()
-    opened = AclReplica(znodes, AclAuthorizer(Audit(clock)), clock, LoopRunner())
+    opened = AclReplica(znodes, AclAuthorizer(Audit(clock)), clock)
     async with following(znodes, opened, "access rules"):
         yield opened
 
@@ -91,13 +91,13 @@ async def test_a_rule_that_cannot_be_understood_stops_the_start(store: Store) ->
     await znodes.create("/kafka-acl/Topic/orders", b'{"version": 1, "acls": [{"principal": 1}]}')
     clock = SystemClock()
     with pytest.raises(MalformedZnode):
-        await AclReplica(znodes, AclAuthorizer(Audit(clock)), clock, LoopRunner()).open(lambda: None)
+        await AclReplica(znodes, AclAuthorizer(Audit(clock)), clock).open(lambda: None)
 
 
 async def test_a_change_without_a_note_is_found_in_a_new_session(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.node.store_copies.LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr("barnabas.node.membership.store_watcher.LOOK_AGAIN_S", 0.05)
     writer = await store.connect()
     async with replica(await store.connect()) as here:
         await writer.create(

@@ -1,7 +1,7 @@
-"""What every coordination store does, whichever it is.
+"""Contract of coordination stores, for each implementation.
 
-A `Store` opens sessions with one store and can end a session from outside. The suite runs once per entry
-of `STORES`, and on a real ZooKeeper.
+A `Store` opens sessions with one store and can end a session from outside. The suite runs once per entry of
+`STORES`, and on a real ZooKeeper.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Protocol, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
+from tests.support.embedded_sessions import expire_session
+from tests.support.waiting import PATIENCE_S
 
-from barnabas.cluster.coordination import (
+from barnabas.cluster.coordination.contract import (
     DATA_BYTES_MAX,
     BadArguments,
     BadVersion,
@@ -37,7 +39,7 @@ from barnabas.cluster.coordination import (
     Stat,
     WatchEvent,
 )
-from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore
 from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper
 from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import SystemClock
@@ -80,7 +82,7 @@ class Embedded:
 
     async def expire(self, session: Coordination) -> None:
         assert isinstance(session, EmbeddedSession)
-        await session.expire()
+        await expire_session(session)
 
 
 @asynccontextmanager
@@ -169,7 +171,7 @@ class Seen:
         self._changed.set()
 
     async def wait_for(self, count: int) -> list[WatchEvent]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.events) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -555,7 +557,7 @@ async def test_who_was_told_of_a_change_can_read_it(store: Store, znodes: Coordi
     await write
 
 
-async def test_a_failing_watch_harms_nobody(znodes: Coordination) -> None:
+async def test_a_failing_watch_harms_no_other(znodes: Coordination) -> None:
     def broken(event: WatchEvent) -> None:
         raise RuntimeError(event.path)
 

@@ -1,8 +1,8 @@
-"""Whatever a stranger says before it is known, in TLS or in SASL, it is refused, and others are served.
+"""Hostile TLS and SASL greetings: the client is refused, and others are served.
 
 Greetings are a real client's, and SASL messages those of each mechanism, with some of their bytes changed,
-cut or doubled, and in any order. The seed is in the message of a failure; `--hostile-seed` and
-`--hostile-rounds` try others, and more of them.
+cut or doubled, and in any order. A failure names the seed; `--hostile-seed` and `--hostile-rounds` try
+others, and more of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 ANSWER_S_MAX = 60.0
 SECRET = "wonder-of-secrets"
 METADATA_ID = 0x5EC2E7
-"""The correlation id of what only somebody known is answered."""
+"""Correlation id of a request that only an authenticated client may send."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "", "plain", "\0")
 TOKENS = (
     b"\0alice\0wrong",
@@ -49,7 +49,7 @@ TOKENS = (
 
 
 def say_no_more(sock: socket.socket) -> None:
-    """Nothing more is said; who has been closed already need not hear it."""
+    """End of the client's stream; the broker may have closed the connection already."""
     with suppress(OSError):
         sock.shutdown(socket.SHUT_WR)
 
@@ -84,7 +84,7 @@ class TlsClient:
         self._socket.sendall(self._outgoing.read())
 
     def heard(self) -> bytes:
-        """All that still comes, after an end of what is said here."""
+        """All remaining bytes, after the end of the client's stream."""
         received = bytearray()
         with suppress(ConnectionError):
             say_no_more(self._socket)
@@ -198,7 +198,7 @@ def test_no_greeting_harms_the_broker(
 
 
 def message(random: Random) -> bytes:
-    """Something of an authentication, or what only somebody known may ask."""
+    """A step of an authentication, or a request that needs one."""
     token = random.choice(TOKENS)
     return random.choice(
         (

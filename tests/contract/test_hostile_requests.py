@@ -1,7 +1,7 @@
-"""Whatever a request says, the broker answers it or closes the connection with one line, and serves others.
+"""Hostile requests: the broker answers, or closes the connection with one log line, and serves other clients.
 
-Each API is asked in each version that is served: with hostile values, and with some of the bytes changed. The
-seed is in the message of a failure; `--hostile-seed` and `--hostile-rounds` try others, and more of them.
+Each API is sent in each served version: with hostile values, and with some of the bytes changed. A failure
+names the seed; `--hostile-seed` and `--hostile-rounds` try others, and more of them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tests.support.hostile import TOPIC, frame_of, mutated, pieces, well_formed
 
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import read_response_header
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.headers import read_response_header
+from barnabas.protocol.schema.message import Message
 from barnabas.testing.broker import run_broker
 
 UNKNOWN_SERVER_ERROR = -1
 ANSWER_S_MAX = 60.0
 MUTATED_ANSWER_S_MAX = 1.0
-"""A changed byte may ask for a long wait, and whoever asks may wait."""
+"""A changed byte may ask for a long wait, which only its own client suffers."""
 GROWTH_BYTES_MAX = 200 << 20
 MAY_WAIT = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""For the other members, who never come."""
+"""Wait for other members, which never come."""
 LAST = 77
 CASES = [(api.key, version) for api in APIS.for_clients() for version in api.versions]
 SETTINGS = {

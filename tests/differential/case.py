@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import Versions
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Versions
+from barnabas.protocol.schema.message import Message
 from barnabas.requests.served_versions import SERVED_VERSIONS
 
 if TYPE_CHECKING:

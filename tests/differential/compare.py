@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barnabas.protocol.declarations import Versions
+from barnabas.protocol.schema.declarations import Versions
 from tests.differential.case import Triple
 from tests.differential.normalise import Tree
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import encode_request, read_response_header
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.end_txn import EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.headers import encode_request, read_response_header
+from barnabas.protocol.schema.message import Message
 from tests.differential.case import CLOSED, At, Closed, Frame, InVersion, Step, Triple, Unanswered, Until
 from tests.differential.normalise import Tree, normalise
 from tests.differential.world import Side, World, receive_frame

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.regions import FileRegion
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from tests.differential.case import CLOSED, Closed
 from tests.differential.world import Side
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import encode_request, read_response_header
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,7 +20,8 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.headers import encode_request, read_response_header
+from barnabas.protocol.schema.message import Message
 from tests.support import wire
 from tests.support.broker import Broker
 from tests.support.fixtures import wait_until_led

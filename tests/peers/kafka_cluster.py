@@ -15,8 +15,9 @@ from pathlib import Path
 
 from tests.peers.kafka import START_TIMEOUT_S, KafkaBroker, new_cluster_id
 from tests.support import topology, wire
-from tests.support.broker_group import POLL_S, BrokerGroup
+from tests.support.broker_group import BrokerGroup
 from tests.support.ports import free_port
+from tests.support.waiting import POLL_S
 
 SMALL_HEAP = ("-Xmx384m", "-Xms384m")
 DESCRIBE_QUORUM = 55

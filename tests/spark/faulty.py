@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
-from pyspark_barnabas.options import Options
-from pyspark_barnabas.sink import ExactlyOnceStreamWriter
+from pyspark_barnabas.shared.options import Options
 from pyspark_barnabas.source import BarnabasDataSource
+from pyspark_barnabas.writers.sink import ExactlyOnceStreamWriter
 
 POINTS = ("after-write", "mid-commit", "after-end", "after-end-unheard")
 

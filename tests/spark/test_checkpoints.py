@@ -24,7 +24,11 @@ def read_lines(spark: SparkSession, lines: Path, checkpoint: Path, out: Path) ->
 
 
 def test_only_local_checkpoints_are_written_the_quick_way(spark: SparkSession, tmp_path: Path) -> None:
-    from barnabas.pipelines.spark.checkpoints import FEW_PROGRAMS, SETTING, write_checkpoints_quickly
+    from barnabas.pipelines.spark.state.checkpoint_manager import (
+        FEW_PROGRAMS,
+        SETTING,
+        write_checkpoints_quickly,
+    )
 
     here, named, far = (spark.newSession() for _ in range(3))
     write_checkpoints_quickly(here, str(tmp_path))
@@ -34,7 +38,7 @@ def test_only_local_checkpoints_are_written_the_quick_way(spark: SparkSession, t
 
 
 def test_what_a_user_has_chosen_stands(spark: SparkSession, tmp_path: Path) -> None:
-    from barnabas.pipelines.spark.checkpoints import SETTING, write_checkpoints_quickly
+    from barnabas.pipelines.spark.state.checkpoint_manager import SETTING, write_checkpoints_quickly
 
     session = spark.newSession()
     session.conf.set(SETTING, "of.the.User")
@@ -46,7 +50,7 @@ def test_what_a_user_has_chosen_stands(spark: SparkSession, tmp_path: Path) -> N
 def test_a_query_goes_on_from_a_checkpoint_that_was_written_the_other_way(
     spark: SparkSession, tmp_path: Path, quick_first: bool
 ) -> None:
-    from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
+    from barnabas.pipelines.spark.state.checkpoint_manager import write_checkpoints_quickly
 
     lines, checkpoint, out = (tmp_path / name for name in ("lines", "checkpoint", "out"))
     lines.mkdir()

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from barnabas.client import transaction_steps as transactions
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.core import transaction_steps as transactions
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, ProducerFenced
 from pyspark_barnabas import exactly_once, exactly_once_batch_writer
-from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.cluster_config import ClusterConfig
+from pyspark_barnabas.shared.cluster import Cluster
+from pyspark_barnabas.shared.cluster_config import ClusterConfig
 from tests.spark.faulty import POINTS, FaultySource
 from tests.support.fixtures import TopicFactory
 
@@ -99,7 +99,11 @@ class Pipeline:
     def group_offsets(self) -> dict[int, int]:
         with Cluster(self.config) as cluster:
             found = cluster.run(transactions.committed_metadata(cluster.state, self.pipeline_id))
-        return {place.partition: offset for place, (offset, _) in found.items() if place.topic == self.source}
+        return {
+            topic_partition.partition: offset
+            for topic_partition, (offset, _) in found.items()
+            if topic_partition.topic == self.source
+        }
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +174,7 @@ def test_rows_that_were_not_arranged_are_refused(pipeline: Pipeline) -> None:
     assert pipeline.committed() == Counter()
 
 
-def test_a_checkpoint_made_anew_is_another_query(pipeline: Pipeline) -> None:
+def test_a_new_checkpoint_is_another_query(pipeline: Pipeline) -> None:
     pipeline.produce()
     pipeline.run()
     pipeline.checkpoint = pipeline.checkpoint.with_name("other")

@@ -12,14 +12,14 @@ from tests.support.fixtures import TopicFactory
 from tests.support.spark import require_spark
 
 if TYPE_CHECKING:
-    from barnabas.client.transaction_steps import Transaction
-    from pyspark_barnabas.cluster import Cluster
+    from barnabas.client.core.transaction_steps import Transaction
+    from pyspark_barnabas.shared.cluster import Cluster
 
 
 def kept(cluster: Cluster, topic: str, group: str, text: str) -> Transaction:
     """An open transaction that has a marker in it."""
-    from barnabas.client import transaction_steps as transactions
-    from pyspark_barnabas import markers
+    from barnabas.client.core import transaction_steps as transactions
+    from pyspark_barnabas.writers.attempts import markers
 
     transaction = cluster.run(transactions.begin(cluster.state, group, 600_000))
     markers.keep(cluster, transaction, topic, group, text)
@@ -31,11 +31,11 @@ def test_a_driver_that_died_in_its_commit_holds_no_other_pipeline_up(
     bootstrap: str, new_topic: TopicFactory
 ) -> None:
     require_spark()
-    from barnabas.client import transaction_steps as transactions
-    from barnabas.core.endpoints import Endpoint
-    from pyspark_barnabas.cluster import Cluster
-    from pyspark_barnabas.cluster_config import ClusterConfig
-    from pyspark_barnabas.markers import last_kept
+    from barnabas.client.core import transaction_steps as transactions
+    from barnabas.core.addressing.endpoints import Endpoint
+    from pyspark_barnabas.shared.cluster import Cluster
+    from pyspark_barnabas.shared.cluster_config import ClusterConfig
+    from pyspark_barnabas.writers.attempts.markers import last_kept
 
     topic = new_topic(cleanup_policy="compact")
     mine, dead = (f"{name}-{uuid.uuid4()}" for name in ("mine", "dead"))

@@ -158,7 +158,7 @@ def test_a_stream_goes_on_where_it_was_and_meets_new_partitions(
     assert sink.values() == numbered(0, 1_001)
 
 
-def test_a_topic_that_is_gone_is_data_loss_unless_told_otherwise(
+def test_a_missing_topic_is_data_loss_by_default(
     spark: SparkSession, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
     kept, gone = (new_topic(partitions=2, retention_ms=-1) for _ in range(2))

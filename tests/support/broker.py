@@ -18,10 +18,10 @@ import psutil
 import barnabas
 from tests.support.ports import free_port
 from tests.support.process import ServerProcess
+from tests.support.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 READY_PREFIX = "barnabas ready"
-START_TIMEOUT_S = 60.0
 
 
 class Broker(Protocol):
@@ -114,7 +114,7 @@ class BarnabasBroker:
             environment={"PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
         )
 
-    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+    def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
         self.process.wait_ready(timeout_s)
 
     def stop(self) -> None:

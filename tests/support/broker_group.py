@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tests.support.broker import Broker
-
-WAIT_TIMEOUT_S = 60.0
-POLL_S = 0.02
+from tests.support.waiting import PATIENCE_S, eventually
 
 
 class GroupedBroker(Broker, Protocol):
@@ -46,14 +43,10 @@ class BrokerGroup(Generic[B]):
                 broker.kill()
 
     def wait_for(
-        self, predicate: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S, what: str = ""
+        self, predicate: Callable[[], object], timeout_s: float = PATIENCE_S, what: str = ""
     ) -> None:
         """Poll until `predicate` is true; fails with the output of every broker."""
-        deadline = time.monotonic() + timeout_s
-        while not predicate():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what or predicate} not within {timeout_s} s\n{self.output_text()}")
-            time.sleep(POLL_S)
+        eventually(predicate, what, timeout_s=timeout_s, report=self.output_text)
 
     def output_text(self) -> str:
         return "\n".join(f"--- broker {broker.id}\n{broker.output_text()}" for broker in self.brokers)

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import barnabas.node.broker as wiring
-from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.embedded import EmbeddedStore
+from barnabas.cluster.coordination.contract import Coordination
+from barnabas.cluster.embedded.session import EmbeddedStore
 from barnabas.core.clock import SystemClock
 from barnabas.core.files import RealFiles
 from barnabas.core.scheduler import InlineBackground

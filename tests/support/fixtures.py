@@ -16,6 +16,7 @@ import pytest
 from tests.peers import kafka
 from tests.support import wire
 from tests.support.broker import BarnabasBroker, Broker, running
+from tests.support.waiting import PATIENCE_S
 
 TopicFactory = Callable[..., str]
 _topic_numbers = itertools.count()
@@ -72,7 +73,7 @@ def create_topic(
 
 
 def wait_until_led(connection: wire.WireConnection, topic: str, partition: int = 0) -> None:
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + PATIENCE_S
     while (error := connection.list_offset(topic, wire.LATEST, partition)[0]) in RETRIABLE:
         assert time.monotonic() < deadline, f"{topic}-{partition} has no leader (error {error})"
         time.sleep(0.01)

@@ -16,10 +16,10 @@ import crc32c
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import Field, Kind
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import request_class
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Field, Kind
+from barnabas.protocol.schema.headers import encode_request
+from barnabas.protocol.schema.message import Message
 from tests.support import wire
 
 TOPIC, GROUP, TRANSACTION = "hostile", "hostile-group", "hostile-transaction"
@@ -53,8 +53,10 @@ class Hostile(NamedTuple):
     payload: bytes
 
 
-def frame_of(key: ApiKey, version: int, message: Message, correlation_id: int = 1) -> bytes:
-    parts = encode_request(key, version, correlation_id, "hostile", message)
+def frame_of(
+    key: ApiKey, version: int, message: Message, correlation_id: int = 1, client_id: str = "hostile"
+) -> bytes:
+    parts = encode_request(key, version, correlation_id, client_id, message)
     assert not any(isinstance(part, FileRegion) for part in parts)
     return b"".join(bytes(part) for part in parts if not isinstance(part, FileRegion))
 

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.files import Files
-from barnabas.network.sockets import SYSTEM_SOCKETS, Sockets
+from barnabas.network.transport.sockets import SYSTEM_SOCKETS, Sockets
 from barnabas.node.broker import Broker
 from barnabas.node.lifecycle import BrokerState
 from barnabas.protocol.messages.create_topics import (
@@ -45,10 +45,10 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from barnabas.records.batch import iterate_batches
 from barnabas.records.record import iterate_records
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
 from tests.support.wire import batch, content
 
 Response = TypeVar("Response", bound=Message)

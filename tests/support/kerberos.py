@@ -20,7 +20,7 @@ import pytest
 from tests.support.ports import free_port
 
 REALM = "EXAMPLE.COM"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,12 +31,37 @@ class Postgres:
         self.port = port
         self.url = f"postgresql://127.0.0.1:{port}/postgres"
 
+    def crash(self) -> None:
+        """As when the kernel kills a backend: PostgreSQL ends every connection, recovers, and empties
+        tables that are UNLOGGED."""
+        pid = self._background_writer()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while self._background_writer() in (pid, None):
+            assert time.monotonic() < deadline, "PostgreSQL does not come back"
+            time.sleep(0.05)
+
+    def _background_writer(self) -> int | None:
+        import pg8000.dbapi
+
+        try:
+            ((pid,),) = self.query(
+                "SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer'"
+            )
+        except (OSError, ValueError, pg8000.dbapi.Error):
+            return None
+        return int(pid)
+
     def query(self, sql: str) -> list[Any]:
         import pg8000.dbapi
 
-        connection = pg8000.dbapi.connect(
-            user="postgres", host="127.0.0.1", port=self.port, database="postgres"
-        )
+        opened = socket.create_connection(("127.0.0.1", self.port))
+        try:
+            connection = pg8000.dbapi.connect(user="postgres", database="postgres", sock=opened)
+        except pg8000.dbapi.Error:
+            socket.close(opened.detach())  # the driver leaves it to the garbage collector
+            raise
         try:
             cursor = connection.cursor()
             cursor.execute(sql)

@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from tests.support.waiting import PATIENCE_S
+
 OUTPUT_LINES_KEPT = 2_000
 
 
@@ -70,7 +72,7 @@ class ServerProcess:
         self.kill()
         raise RuntimeError(f"the server {state} instead of becoming ready:\n{self.output_text()}")
 
-    def stop(self, timeout_s: float = 60.0) -> int:
+    def stop(self, timeout_s: float = PATIENCE_S) -> int:
         """Asks it to end (SIGTERM), returns the exit code; one that does not end is killed and reported."""
         if self.is_running:
             self._process.send_signal(signal.SIGTERM)

@@ -16,12 +16,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import encode_response_in_slices, read_request_header
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.headers import encode_response_in_slices, read_request_header
+from barnabas.protocol.schema.message import Message
+from tests.support.waiting import PATIENCE_S
 
 SILENCE: Final = "silence"
 HANG_UP: Final = "hang up"
@@ -154,7 +155,7 @@ def broker_in_thread(script: Script, tls: ssl.SSLContext | None = None) -> Itera
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
     try:
-        assert started.wait(10), "the broker did not start"
+        assert started.wait(PATIENCE_S), "the broker did not start"
         yield held[0]
     finally:
         loop.call_soon_threadsafe(stop.set)

@@ -9,7 +9,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from barnabas.security.sasl.outcome import Authentication, AuthenticationRefused, Done
 from barnabas.security.sasl.plain import PlainAuthentication, PlainUsers
 from tests.support.scripted_broker import Answer, Script

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from barnabas.client.security_settings import PLAINTEXT, Secured, SecuritySettings
+from barnabas.client.security.settings import PLAINTEXT, Secured, SecuritySettings
 
 PROTOCOL = "SASL_SSL"
 BROKER, ADMIN, CLIENT = "broker", "admin", "client"

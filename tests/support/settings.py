@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.client_entities import ClientEntities
+from barnabas.config.dynamic.client_entities import ClientEntities
 from barnabas.config.log_config import LogConfig, resolve
-from barnabas.core.clock import ManualClock
-from barnabas.core.metrics import Metrics
-from barnabas.node.runtime import LoopRunner
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.quota.client_quotas import ClientQuotas
+from tests.support.manual_time import ManualClock
 
 
 def broker_config(**settings: object) -> BrokerConfig:
@@ -33,6 +32,4 @@ def log_config(**values: Any) -> LogConfig:
 def unlimited() -> ClientQuotas:
     """What a broker has where no quota is set."""
     nothing_is_read: Any = None
-    return ClientQuotas(
-        ClientEntities(nothing_is_read, LoopRunner()), broker_config(), ManualClock(), Metrics()
-    )
+    return ClientQuotas(ClientEntities(nothing_is_read), broker_config(), ManualClock(), Metrics())

@@ -56,8 +56,8 @@ def spark_session(directory: Path, *, master: str = "local[2]", **settings: str)
     import pyspark
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.spark.class_sharing import sharing_options
-    from barnabas.pipelines.spark.session import is_one_process, use_unzipped_home
+    from barnabas.pipelines.spark.jvm.class_sharing import sharing_options
+    from barnabas.pipelines.spark.jvm.session import is_one_process, use_unzipped_home
 
     paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -74,7 +74,7 @@ def spark_session(directory: Path, *, master: str = "local[2]", **settings: str)
     if jars:
         chosen["spark.driver.extraClassPath"] = jars
     if is_one_process(master):
-        chosen.setdefault("spark.python.daemon.module", "pyspark_barnabas.daemon")
+        chosen.setdefault("spark.python.daemon.module", "pyspark_barnabas.worker.daemon")
     shared = sharing_options(chosen, pyspark.__version__)
     chosen.setdefault("spark.driver.extraJavaOptions", f"{BRIEF_JVM} {shared}".strip())
     for key, value in chosen.items():

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-READ_TIMEOUT_S = 30.0
+from tests.support.waiting import PATIENCE_S
 
 
 class Seen(NamedTuple):
@@ -34,7 +34,7 @@ def produce(
     for value in values:
         raw = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
         producer.produce(topic, raw, key=key, headers=list(headers))
-    assert producer.flush(READ_TIMEOUT_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def consume(bootstrap: str, topic: str) -> list[Seen]:
@@ -52,7 +52,7 @@ def consume(bootstrap: str, topic: str) -> list[Seen]:
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[Seen] = []
         while True:
-            message = consumer.poll(READ_TIMEOUT_S)
+            message = consumer.poll(PATIENCE_S)
             assert message is not None, f"{topic} neither ends nor goes on"
             if message.error() is not None:
                 return found

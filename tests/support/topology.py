@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.support import wire
+from tests.support.waiting import ATTEMPT_S
 from tests.support.wire import array, string
 
 ALL_TOPICS = struct.pack(">i", -1)
-VIEW_TIMEOUT_S = 10.0
 FIND_COORDINATOR = 10
 GROUP, TRANSACTION = 0, 1
 
@@ -44,7 +44,7 @@ class ClusterView:
 def view(host: str, port: int, topics: Sequence[str] | None = None) -> ClusterView:
     """`None` asks for all topics. Raises OSError or EOFError where nobody answers."""
     body = ALL_TOPICS if topics is None else array([string(topic) for topic in topics])
-    with wire.WireConnection(host, port, timeout_s=VIEW_TIMEOUT_S) as connection:
+    with wire.WireConnection(host, port, timeout_s=ATTEMPT_S) as connection:
         return _read(connection.ask(wire.METADATA, wire.METADATA_VERSION, body))
 
 
@@ -102,7 +102,7 @@ def created(reader: wire.Reader) -> int:
 
 def coordinator(host: str, port: int, key: str, kind: int = GROUP) -> tuple[int, int]:
     """Error code and node (FindCoordinator v1)."""
-    with wire.WireConnection(host, port, timeout_s=VIEW_TIMEOUT_S) as connection:
+    with wire.WireConnection(host, port, timeout_s=ATTEMPT_S) as connection:
         reader = connection.ask(FIND_COORDINATOR, 1, string(key) + struct.pack(">b", kind))
     _, error = reader.unpack("ih")
     reader.string()

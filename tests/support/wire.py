@@ -16,6 +16,7 @@ from typing import Self
 import crc32c
 
 from barnabas.core.regions import FileRegion
+from tests.support.waiting import ATTEMPT_S, PATIENCE_MS, PATIENCE_S
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22
 LATEST, EARLIEST = -1, -2
@@ -107,7 +108,7 @@ def message_set_entry(value: bytes, *, magic: int = 1) -> bytes:
 
 
 def produce_body(topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1,
-                 timeout_ms: int = 10_000) -> bytes:  # fmt: skip
+                 timeout_ms: int = PATIENCE_MS) -> bytes:  # fmt: skip
     """Produce v3 to v8."""
     partitions = array([struct.pack(">i", partition) + nullable_bytes(records)])
     return string(None) + struct.pack(">hi", acks, timeout_ms) + array([string(topic) + partitions])
@@ -128,7 +129,7 @@ def list_offsets_body(topic: str, timestamp_ms: int, *, partition: int = 0) -> b
 
 
 def create_topics_body(
-    topic: str, *, partitions: int = 1, configs: dict[str, str] | None = None, timeout_ms: int = 10_000
+    topic: str, *, partitions: int = 1, configs: dict[str, str] | None = None, timeout_ms: int = PATIENCE_MS
 ) -> bytes:
     """CreateTopics v2."""
     rows = array([string(key) + string(value) for key, value in (configs or {}).items()])
@@ -177,7 +178,7 @@ NOT_LED_YET = frozenset({3, 5, 6})
 class WireConnection:
     """A plain blocking connection; `EOFError` when the peer closed it."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = PATIENCE_S) -> None:
         self.socket = socket.create_connection((host, port), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
@@ -275,5 +276,5 @@ class WireConnection:
 
 def broker_count(host: str, port: int) -> int:
     """How many brokers a metadata answer names; asks about no topic, so creates none."""
-    with WireConnection(host, port, timeout_s=10.0) as connection:
+    with WireConnection(host, port, timeout_s=ATTEMPT_S) as connection:
         return connection.ask(METADATA, METADATA_VERSION, array([])).number("i")

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.node import zookeeper_server
+from barnabas.processes import zookeeper_process
 from tests.support.ports import free_port
 from tests.support.process import ServerProcess
+from tests.support.waiting import PATIENCE_S
 
-START_TIMEOUT_S = 60.0
 TICK_MS = 200
 """The shortest session is two ticks, and what has expired is noticed within one."""
 
@@ -40,7 +40,7 @@ class ZooKeeper:
         wrap: Callable[[list[str]], list[str]] = lambda command: command,
     ) -> None:
         """`wrap` makes of its command one that runs it elsewhere, such as in another network namespace."""
-        self._server = zookeeper_server.ZooKeeperServer(
+        self._server = zookeeper_process.ZooKeeperServer(
             directory, free_port() if port is None else port, host=host, tick_ms=tick_ms, syncs=False
         )
         self._wrap = wrap
@@ -54,6 +54,10 @@ class ZooKeeper:
     @property
     def port(self) -> int:
         return self._server.port
+
+    @property
+    def directory(self) -> Path:
+        return self._server.data_directory
 
     @property
     def connect(self) -> str:
@@ -76,7 +80,7 @@ class ZooKeeper:
     def start(self) -> None:
         assert self._process is None or not self._process.is_running, "already running"
         self._process = ServerProcess(self._wrap(self._server.prepare()))
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while not self._server.is_serving():
             if not self._process.is_running or time.monotonic() > deadline:
                 self._process.kill()
@@ -103,9 +107,9 @@ class ZooKeeper:
 def require_zookeeper() -> None:
     """Skip the test where no ZooKeeper can be run."""
     try:
-        zookeeper_server.find_java()
-        zookeeper_server.find_jars()
-    except zookeeper_server.CannotRunZooKeeper as error:
+        zookeeper_process.find_java()
+        zookeeper_process.find_jars()
+    except zookeeper_process.CannotRunZooKeeper as error:
         pytest.skip(str(error))
     pytest.importorskip("kazoo")
 
@@ -136,5 +140,5 @@ def shared_zookeeper_server(zookeeper_server_directory: Path) -> Iterator[ZooKee
 
 @pytest.fixture(name="zookeeper")
 def fresh_chroot(zookeeper_server: ZooKeeper) -> str:
-    """A connect string with a chroot of this test's own."""
+    """Connect string with a chroot for this test alone."""
     return zookeeper_server.chroot()

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import Versions
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Versions
+from barnabas.protocol.schema.message import Message
 from tests.differential.case import Declared, Triple
 from tests.differential.compare import differences, read_accepted, sorted_out
 from tests.differential.normalise import Tree

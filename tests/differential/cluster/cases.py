@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import Versions
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -46,6 +45,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.schema.declarations import Versions
 from barnabas.requests.served_versions import SERVED_VERSIONS
 from tests.differential.case import At, Case, CaseFunction, Declared, Triple, Until
 from tests.differential.cases.fetch import asked, fetch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.network.sockets import Sockets
+from barnabas.network.transport.sockets import Sockets
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.testing.broker import run_broker
 from tests.support.in_process import in_process_broker

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from barnabas.config.group_config import GROUP_KEYS
-from barnabas.config.keys import ConfigType, Key, OneOf, Update
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.topics import TOPIC_KEYS
-from barnabas.config.rows.words import NO_EFFECT
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.keys import ConfigType, Key, OneOf, Update
+from barnabas.config.definitions.shorthand import NO_EFFECT
+from barnabas.config.definitions.topics import TOPIC_KEYS
+from barnabas.config.dynamic.group_config import GROUP_KEYS
+from barnabas.config.dynamic.repository import ConfigResource
 from barnabas.core.errors import MessageTooLarge
 from barnabas.core.ids import TopicPartition
 from barnabas.network.server import Server
-from barnabas.node.runtime import ThreadBackground
-from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
+from barnabas.node.background_threads import ThreadBackground
+from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource, ResourceType
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -48,7 +49,7 @@ class Running:
 
     @property
     def log(self) -> Any:
-        return self.logs.get_or_create(TopicPartition(TOPIC, 0))
+        return self.logs.get(TopicPartition(TOPIC, 0))
 
     async def alter(self, resource: tuple[int, str], name: str, value: str | None) -> None:
         operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
@@ -89,29 +90,29 @@ async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 Read = Callable[[Running], object]
 
 READ_BY_COMPONENTS: Mapping[str, Read] = {
-    "num.recovery.threads.per.data.dir": lambda at: at.logs._settings.num_recovery_threads_per_data_dir,
-    "max.connections": lambda at: at.server.settings.max_connections,
-    "max.connections.per.ip": lambda at: at.server.settings.max_connections_per_ip,
-    "max.connections.per.ip.overrides": lambda at: at.server.settings.max_connections_per_ip_overrides,
-    "max.connection.creation.rate": lambda at: at.server._rates._settings.max_connection_creation_rate,
-    "background.threads": lambda at: at.background._pool._max_workers,
-    "log.cleaner.threads": lambda at: at.logs.cleaner._settings.log_cleaner_threads,
+    "num.recovery.threads.per.data.dir": lambda at: at.logs._config.num_recovery_threads_per_data_dir,
+    "max.connections": lambda at: at.server.config.max_connections,
+    "max.connections.per.ip": lambda at: at.server.config.max_connections_per_ip,
+    "max.connections.per.ip.overrides": lambda at: at.server.config.max_connections_per_ip_overrides,
+    "max.connection.creation.rate": lambda at: at.server._rates._config.max_connection_creation_rate,
+    "background.threads": lambda at: at.background.threads,
+    "log.cleaner.threads": lambda at: at.logs.cleaner._config.log_cleaner_threads,
     "log.cleaner.io.max.bytes.per.second": lambda at: at.logs.cleaner._throttle.delay_ms_for(1 << 20),
-    "log.cleaner.dedupe.buffer.size": lambda at: at.logs.cleaner._settings.log_cleaner_dedupe_buffer_size,
-    "log.cleaner.io.buffer.size": lambda at: at.logs.cleaner._settings.log_cleaner_io_buffer_size,
+    "log.cleaner.dedupe.buffer.size": lambda at: at.logs.cleaner._config.log_cleaner_dedupe_buffer_size,
+    "log.cleaner.io.buffer.size": lambda at: at.logs.cleaner._config.log_cleaner_io_buffer_size,
     "log.cleaner.io.buffer.load.factor": (
-        lambda at: at.logs.cleaner._settings.log_cleaner_io_buffer_load_factor
+        lambda at: at.logs.cleaner._config.log_cleaner_io_buffer_load_factor
     ),
     "log.cleaner.backoff.ms": lambda at: at.logs.cleaner._period_ms,
-    "num.replica.fetchers": lambda at: at.replicas.settings.num_replica_fetchers,
-    "leader.replication.throttled.rate": lambda at: at.replicas.settings.leader_replication_throttled_rate,
+    "num.replica.fetchers": lambda at: at.replicas.config.num_replica_fetchers,
+    "leader.replication.throttled.rate": lambda at: at.replicas.config.leader_replication_throttled_rate,
     "follower.replication.throttled.rate": (
-        lambda at: at.replicas.settings.follower_replication_throttled_rate
+        lambda at: at.replicas.config.follower_replication_throttled_rate
     ),
     "transaction.partition.verification.enable": (
-        lambda at: at.services.settings.transaction_partition_verification_enable
+        lambda at: at.services.config.transaction_partition_verification_enable
     ),
-    "producer.id.expiration.ms": lambda at: at.logs._environment.settings.producer_id_expiration_ms,
+    "producer.id.expiration.ms": lambda at: at.logs._environment.config.producer_id_expiration_ms,
 }
 
 
@@ -204,6 +205,16 @@ async def test_a_change_of_a_broker_is_read(running: Running, entity: str) -> No
     rows = {n: row for n, row in DYNAMIC.items() if row.update in level and n not in WITHOUT_EFFECT}
     reads = {**READ_BY_LOGS, **READ_BY_COMPONENTS}
     assert await keys_that_change_nothing(running, (ResourceType.BROKER, entity), rows, reads) == []
+
+
+async def test_keys_that_only_kafka_reads_can_be_changed_as_there(running: Running) -> None:
+    """Clients set them (librdkafka's tests do), and find what they set."""
+    name = "sasl.kerberos.min.time.before.relogin"
+    assert name in WITHOUT_EFFECT
+    await running.alter((ResourceType.BROKER, "1"), name, "58000")
+    described = running.services.configs.describe(ConfigResource(ResourceType.BROKER, "1"))
+    (entry,) = [each for each in described if each.name == name]
+    assert (entry.value, entry.source, entry.read_only) == ("58000", ConfigSource.DYNAMIC_BROKER, False)
 
 
 async def test_a_change_of_a_topic_is_read(running: Running) -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
-from barnabas.core.errors import KafkaStorageError, LeaderNotAvailable
+from barnabas.client.aio.channel import Channel
+from barnabas.core.errors import KafkaError, KafkaStorageError, LeaderNotAvailable
 from barnabas.core.files import DataFile, RealFile, RealFiles
-from barnabas.core.metrics import render_prometheus
+from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.node.lifecycle import BrokerState
 from barnabas.node.main import BrokerHalted, serve_broker
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import InProcessBroker, fail_in, in_process_broker, state_of
+from tests.support.power_cut_files import PowerCutFiles
 
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
 INPUT_OUTPUT = OSError(errno.EIO, "Input/output error")
@@ -76,6 +76,39 @@ async def test_one_failed_directory_takes_only_its_partitions_offline(tmp_path: 
     async with in_process_broker(good, bad, files=files) as broker:
         assert await broker.read_all("topic", lost) == [b"before"], "the disk works again after a restart"
         assert await broker.read_all("topic", kept) == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("size_bytes", [100, 200_000])
+async def test_one_unreadable_log_is_out_of_service_alone(tmp_path: Path, size_bytes: int) -> None:
+    """A bad sector says nothing of the other logs of its directory. Small and large answers are read in
+    different ways: into memory, and by sendfile."""
+    files = disks(tmp_path)
+    async with in_process_broker(tmp_path, files=files) as broker:
+        assert await broker.create_topic("topic", 2) == 0
+        for index in (0, 1):
+            assert (await broker.produce("topic", bytes(size_bytes), partition=index)).error_code == 0
+
+        def refuse(operation: str, path: str) -> None:
+            if operation == "read" and path.endswith("topic-0/00000000000000000000.log"):
+                raise INPUT_OUTPUT
+
+        files.before = refuse
+        with pytest.raises(KafkaError):
+            await broker.fetch("topic", 0, partition=0)  # the size of the answer had left already
+        broker.channel = await Channel.connect(broker.address)
+        assert (await broker.fetch("topic", 0, partition=0)).error_code == KafkaStorageError.code
+        refused = await broker.produce("topic", b"refused", partition=0)
+        assert refused.error_code == KafkaStorageError.code
+        shown = {each.partition_index: each for each in (await broker.metadata("topic")).partitions}
+        assert (shown[0].leader_id, shown[0].offline_replicas) == (-1, [broker.broker.broker_id])
+        assert shown[1].leader_id == broker.broker.broker_id
+        assert await broker.read_all("topic", 1) == [bytes(size_bytes)]
+        described = await broker.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        assert [each.error_code for each in described.results] == [0]
+        files.before = None
+    async with in_process_broker(tmp_path, files=files) as broker:
+        assert await broker.read_all("topic", 0) == [bytes(size_bytes)], "it can be read after a restart"
+        assert (await broker.produce("topic", b"more")).base_offset == 1
 
 
 async def test_a_disk_that_fills_up_in_the_middle_of_a_write_loses_nothing_acknowledged(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import OffsetOutOfRange
 from barnabas.core.limits import REQUESTS_IN_FLIGHT_MAX
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse

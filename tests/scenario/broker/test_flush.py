@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker, produce_request
+from tests.support.power_cut_files import PowerCutFiles
+from tests.support.waiting import PATIENCE_S
 from tests.support.wire import content
 
 
@@ -33,7 +34,7 @@ class SlowDisk:
                 self.syncs += 1
             if self.begun is not None:
                 self._loop.call_soon_threadsafe(self.begun.set)
-            assert self.may_sync.wait(30), "the test never let the disk go on"
+            assert self.may_sync.wait(PATIENCE_S), "the test never let the disk go on"
 
 
 @pytest.fixture

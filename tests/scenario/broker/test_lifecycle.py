@@ -13,26 +13,28 @@ from typing import Any
 import pytest
 
 import barnabas.node.broker as wiring
-from barnabas.client.channel import Channel
-from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore, open_embedded
-from barnabas.cluster.registration import Registration
-from barnabas.cluster.znodes import ClusterIdZnode
-from barnabas.config.repository import ConfigRepository
-from barnabas.controller.adoption import Adoption
-from barnabas.controller.config_notifications import ConfigNotifications
+from barnabas.administration.config_notifications import ConfigNotifications
+from barnabas.administration.disk_import import DiskImport
+from barnabas.client.aio.channel import Channel
+from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore, open_embedded
+from barnabas.cluster.stores.registration import Registration
+from barnabas.cluster.znodes.layout import ClusterIdZnode
+from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.term import Term
-from barnabas.coordinator.runtime import CoordinatorRuntime
+from barnabas.coordinator.runtime.runtime import CoordinatorRuntime
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NotCoordinator
-from barnabas.core.metrics import render_prometheus
+from barnabas.core.files import RealFiles
+from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.core.scheduler import InlineBackground
 from barnabas.network.server import Server
-from barnabas.node import identity
+from barnabas.node import coordinators
 from barnabas.node.broker import Broker
-from barnabas.node.cluster_member import ClusterMember
-from barnabas.node.coordination_store import COORDINATION_DIRECTORY
 from barnabas.node.lifecycle import BrokerState
+from barnabas.node.membership import identity
+from barnabas.node.membership.cluster_member import ClusterMember
+from barnabas.node.membership.coordination_store import COORDINATION_DIRECTORY
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -43,8 +45,10 @@ from barnabas.protocol.messages.join_group import (
 )
 from barnabas.replication.leader.delayed_requests import DelayedRequests
 from barnabas.requests.dispatcher import Dispatcher
+from barnabas.storage.directory.directory_properties import read_clean_shutdown
 from barnabas.storage.log_manager import LogManager
 from tests.support.embedded_cluster import cluster_broker, shared_store
+from tests.support.embedded_sessions import expire_session, renew_session
 from tests.support.in_process import (
     BY_NAME_FETCH,
     InProcessBroker,
@@ -85,10 +89,10 @@ async def test_parts_start_in_order_and_stop_in_reverse(
         (Server, "bind", "sockets bound"),
         (wiring, "ReplicaManager", "replicas"),
         (Registration, "register", "registration"),
-        (wiring, "make_group_coordinator", "group coordinator"),
-        (wiring, "make_transaction_coordinator", "transaction coordinator"),
+        (coordinators, "make_group_coordinator", "group coordinator"),
+        (coordinators, "make_transaction_coordinator", "transaction coordinator"),
         (wiring, "Dispatcher", "handlers"),
-        (Adoption, "run", "what only the disk knows"),
+        (DiskImport, "run", "what only the disk knows"),
         (ConfigNotifications, "start", "changes of settings"),
         (KafkaController, "start", "controller"),
         (Term, "take_over", "topics"),
@@ -135,8 +139,8 @@ async def test_parts_of_a_member_of_a_cluster_start_in_order_and_stop_in_reverse
         (Server, "bind", "sockets bound"),
         (wiring, "ReplicaManager", "replicas"),
         (Registration, "register", "registration"),
-        (wiring, "make_group_coordinator", "group coordinator"),
-        (wiring, "make_transaction_coordinator", "transaction coordinator"),
+        (coordinators, "make_group_coordinator", "group coordinator"),
+        (coordinators, "make_transaction_coordinator", "transaction coordinator"),
         (wiring, "Dispatcher", "handlers"),
         (ConfigNotifications, "start", "changes of settings"),
         (KafkaController, "start", "controller"),
@@ -262,6 +266,39 @@ async def test_starting_again_does_nothing_and_starting_while_stopping_is_an_err
     await each.broker.shutdown()
     await stopping
     assert state_in_metrics(each.broker) == "kafka_broker_state 0"
+
+
+async def test_every_call_of_shutdown_returns_when_the_broker_has_stopped(tmp_path: Path) -> None:
+    each = InProcessBroker([tmp_path])
+    await each.start()
+    first = asyncio.ensure_future(each.broker.shutdown())
+    await asyncio.sleep(0)
+    assert not first.done()
+    await each.broker.shutdown()
+    assert state_of(each.broker) is BrokerState.NOT_RUNNING
+    async with in_process_broker(tmp_path):
+        pass  # locks and store are free
+    await first
+
+
+async def test_a_clean_shutdown_notes_the_epoch_of_the_last_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared_store(tmp_path, monkeypatch) as store:
+        each = cluster_broker(tmp_path / "1", broker_id=1)
+        await each.start()
+        member = each.broker._member
+        assert member is not None
+        before = member.registration.broker_epoch
+        (session,) = store._sessions
+        await expire_session(session)
+        renew_session(session)
+        async with asyncio.timeout(60):
+            while member.registration.registered_epoch() is None:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+        after = member.registration.broker_epoch
+        await each.stop()
+    assert before < after == read_clean_shutdown(RealFiles(), str(tmp_path / "1"))
 
 
 async def test_a_stopped_broker_can_be_started_again_and_has_everything(tmp_path: Path) -> None:

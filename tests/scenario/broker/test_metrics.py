@@ -9,12 +9,14 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from barnabas import __version__
 from barnabas.core.compiled import CODE
 from tests.support.broker import BarnabasBroker, running
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S
 from tests.support.wire import (
     FETCH,
     PRODUCE,
@@ -37,7 +39,7 @@ class Endpoint:
         self._root = f"http://127.0.0.1:{port}"
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(self._root + path, timeout=10) as answer:
+        with urllib.request.urlopen(self._root + path, timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
 
     def samples(self) -> dict[tuple[str, str], float]:
@@ -82,10 +84,12 @@ def test_every_api_has_its_rate_and_its_times(endpoint: Endpoint, connection: Wi
     assert seen["barnabas_build_info", f'code="{CODE}",version="{__version__}"'] == 1
     for name in ("queue", "local", "total"):
         assert seen[f"kafka_request_{name}_time_ms_count", 'api="Produce"'] >= 3
-        assert seen[f"kafka_request_{name}_time_ms_count", 'api="Fetch"'] == 2
-    assert seen["kafka_request_remote_time_ms_count", 'api="Fetch"'] == 1, "one of the two had to wait"
-    assert seen["kafka_request_remote_time_ms_sum", 'api="Fetch"'] >= 19
-    assert seen["kafka_request_total_time_ms_sum", 'api="Fetch"'] >= 19
+        assert seen[f"kafka_request_{name}_time_ms_count", 'api="FetchConsumer"'] == 2
+    assert seen["kafka_request_remote_time_ms_count", 'api="FetchConsumer"'] == 1, (
+        "one of the two had to wait"
+    )
+    assert seen["kafka_request_remote_time_ms_sum", 'api="FetchConsumer"'] >= 19
+    assert seen["kafka_request_total_time_ms_sum", 'api="FetchConsumer"'] >= 19
 
 
 def test_requests_without_an_answer_have_times_too(endpoint: Endpoint, connection: WireConnection) -> None:
@@ -123,6 +127,9 @@ def test_every_topic_has_its_traffic_and_its_failures(endpoint: Endpoint, connec
     assert of_topic.pop("kafka_bytes_out_total") > len(first) + len(second)
     assert of_topic == {
         "kafka_messages_in_total": 5,
+        "kafka_total_produce_requests_total": 4,
+        "kafka_total_fetch_requests_total": 3,
+        "kafka_bytes_rejected_total": 0,
         "kafka_failed_produce_requests_total": 1,
         "kafka_failed_fetch_requests_total": 1,
         "kafka_produce_message_conversions_total": 1,
@@ -140,3 +147,64 @@ def test_the_state_and_the_partitions_are_visible(endpoint: Endpoint, connection
     assert endpoint.get("/health") == "RUNNING\n"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         endpoint.get("/nothing")
+
+
+def test_a_log_has_the_size_segments_and_offsets_of_its_files(
+    served: tuple[BarnabasBroker, Endpoint], endpoint: Endpoint, connection: WireConnection
+) -> None:
+    assert connection.create_topic("logs", configs={"segment.bytes": "300"}) == 0
+    batches = [batch([b"x" * 100]) for _ in range(7)]
+    for each in batches:
+        connection.produce("logs", each)
+    seen = endpoint.samples()
+    files = list(served[0].data_directory.rglob("logs-0/*.log"))
+    labels = 'partition="0",topic="logs"'
+    assert seen["kafka_log_size", labels] == sum(map(len, batches)) == sum(f.stat().st_size for f in files)
+    assert seen["kafka_log_num_log_segments", labels] == len(files) > 1
+    assert seen["kafka_log_log_start_offset", labels] == 0
+    assert seen["kafka_log_log_end_offset", labels] == 7
+
+
+def test_records_that_are_too_large_count_as_rejected_bytes(
+    endpoint: Endpoint, connection: WireConnection
+) -> None:
+    assert connection.create_topic("small", configs={"max.message.bytes": "200"}) == 0
+    large = batch([b"x" * 1_000])
+    connection.produce("small", large)
+    seen = endpoint.samples()
+    assert seen["kafka_bytes_rejected_total", 'topic="small"'] == len(large)
+    assert seen["kafka_total_produce_requests_total", 'topic="small"'] == 1
+    assert seen["kafka_bytes_in_total", 'topic="small"'] == 0
+
+
+def test_fetches_of_followers_are_counted_apart(endpoint: Endpoint, connection: WireConnection) -> None:
+    assert connection.create_topic("apart") == 0
+    connection.produce("apart", batch())
+    before = endpoint.samples()
+    as_broker_1 = struct.pack(">i", 1)
+    for _ in range(2):
+        connection.ask(FETCH, 4, as_broker_1 + fetch_body("apart", 0)[4:])
+    connection.ask(FETCH, 4, fetch_body("apart", 0))
+    after = endpoint.samples()
+
+    def grown(name: str, labels: str) -> float:
+        return after[name, labels] - before.get((name, labels), 0)
+
+    assert grown("kafka_requests_total", 'api="FetchFollower",version="4"') == 2
+    assert grown("kafka_requests_total", 'api="FetchConsumer",version="4"') == 1
+    assert grown("kafka_request_total_time_ms_count", 'api="FetchFollower"') == 2
+
+
+def test_the_process_is_visible(
+    served: tuple[BarnabasBroker, Endpoint], endpoint: Endpoint, connection: WireConnection
+) -> None:
+    process = psutil.Process(served[0].pid)
+    descriptors = process.num_fds()
+    seen = endpoint.samples()
+    assert abs(seen["process_open_fds", ""] - descriptors) <= 3, "the page has a connection of its own"
+    assert seen["process_resident_memory_bytes", ""] == pytest.approx(process.memory_info().rss, rel=0.1)
+    times = process.cpu_times()
+    assert 0 < seen["process_cpu_seconds_total", ""] <= times.user + times.system + 0.02
+    assert 1 <= seen["process_threads", ""] <= process.num_threads() + 1
+    assert 0 <= seen["barnabas_loop_busy_share", ""] <= 1
+    assert seen["barnabas_loop_lag_ms", ""] >= 0

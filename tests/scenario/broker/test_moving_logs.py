@@ -19,10 +19,9 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from barnabas.storage.names import SUPERSEDED
+from barnabas.storage.files.names import SUPERSEDED
 from tests.support.in_process import InProcessBroker, in_process_broker
-
-PATIENCE_S = 30.0
+from tests.support.waiting import PATIENCE_S
 
 
 async def move(broker: InProcessBroker, path: Path, topic: str = "topic") -> int:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, produce_request
+from tests.support.power_cut_files import PowerCutFiles
 
 PARTITIONS = 3
 PRODUCERS = 6
@@ -49,6 +49,7 @@ class Run:
             log_segment_bytes=self.chance.choice([2_000, 20_000]),
             log_flush_offset_checkpoint_interval_ms=5,
             log_initial_task_delay_ms=1,
+            log_retention_ms=-1,  # the timestamps of its records are years old
         )
 
     async def live(self) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import (
     CorruptMessage,
+    InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     NetworkException,
@@ -42,7 +43,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[InProcessBroker]:
         yield started
 
 
-def request_of(acks: int, *parts: tuple[str, int, bytes]) -> ProduceRequest:
+def request_of(acks: int, *parts: tuple[str, int, bytes | None]) -> ProduceRequest:
     return ProduceRequest(
         acks=acks,
         timeout_ms=1_000,
@@ -105,6 +106,15 @@ async def test_any_other_acks_are_refused_for_every_partition(broker: InProcessB
     codes = {each.partition_responses[0].error_code for each in answer.responses}
     assert codes == {InvalidRequiredAcks.code}
     assert await broker.read_all("topic") == []
+
+
+async def test_an_unknown_topic_is_answered_before_acks_and_records(broker: InProcessBroker) -> None:
+    """The order in which Kafka looks at a request."""
+    answer = await broker.ask(
+        request_of(7, ("nowhere", 0, batch()), ("topic", 0, None)), ProduceResponse, BY_NAME_PRODUCE
+    )
+    codes = [each.partition_responses[0].error_code for each in answer.responses]
+    assert codes == [UnknownTopicOrPartition.code, InvalidRecord.code]
 
 
 async def test_a_topic_with_fewer_replicas_than_its_minimum_needs_all_that_it_has(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import (
     KafkaStorageError,
     NetworkException,
@@ -21,8 +21,9 @@ from barnabas.core.limits import UNWRITTEN_BYTES_MAX, WRITTEN_ELSEWHERE_BYTES_MI
 from barnabas.network.connection import Connection
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
-from barnabas.testing.files import PowerCutFiles
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker, produce_request
+from tests.support.power_cut_files import PowerCutFiles
+from tests.support.waiting import PATIENCE_S
 
 LARGE = b"L" * WRITTEN_ELSEWHERE_BYTES_MIN
 
@@ -41,7 +42,7 @@ class SlowLog:
         if operation == "write" and path.endswith(".log") and "/slow-0/" in path:
             self.writes += 1
             self._loop.call_soon_threadsafe(self.begun.set)
-            assert self.may_write.wait(30), "the test never let the disk go on"
+            assert self.may_write.wait(PATIENCE_S), "the test never let the disk go on"
             if self.error is not None:
                 raise self.error
 
@@ -91,7 +92,7 @@ def outcome(response: ProduceResponse) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_others_are_served_and_nobody_reads_what_is_not_there(
+async def test_others_are_served_and_no_consumer_reads_what_is_not_there(
     broker: InProcessBroker, disk: SlowLog, channel: Channel, acks: int
 ) -> None:
     large = send(channel, LARGE, acks=acks)
@@ -153,11 +154,11 @@ async def test_readers_hear_at_once_of_what_is_written(
     request = ProduceRequest(
         acks=-1, timeout_ms=30_000, topic_data=topics if is_slow_first else list(reversed(topics))
     )
-    reading = asyncio.ensure_future(broker.fetch("quick", 0, max_wait_ms=20_000))
+    reading = asyncio.ensure_future(broker.fetch("quick", 0, max_wait_ms=600_000))
     await asyncio.sleep(0.05)
     both = asyncio.ensure_future(channel.send(request, ProduceResponse, version_max=BY_NAME_PRODUCE))
     await disk.begun.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert (await reading).high_watermark == 1
     assert not both.done()
     disk.may_write.set()
@@ -188,7 +189,7 @@ async def test_records_that_cannot_be_kept_are_refused(
 
     with monkeypatch.context() as short:
         short.setattr(Connection, "lend", lend)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert outcome(await send(channel, LARGE)) == (UnknownServerError.code, -1)
     replicas = broker.broker._replicas
     assert replicas is not None

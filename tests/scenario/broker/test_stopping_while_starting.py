@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 
 import barnabas.node.broker as wiring
-from barnabas.cluster.registration import Registration
+from barnabas.administration.config_notifications import ConfigNotifications
+from barnabas.administration.disk_import import DiskImport
+from barnabas.cluster.stores.registration import Registration
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.repository import ConfigRepository
-from barnabas.controller.adoption import Adoption
-from barnabas.controller.config_notifications import ConfigNotifications
+from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.controller.controller import KafkaController
 from barnabas.controller.term import Term
 from barnabas.network.server import Server
-from barnabas.node import identity
+from barnabas.node import coordinators
 from barnabas.node.broker import Broker, StartAbandoned
-from barnabas.node.cluster_member import ClusterMember
 from barnabas.node.lifecycle import BrokerState
 from barnabas.node.main import serve_broker
+from barnabas.node.membership import identity
+from barnabas.node.membership.cluster_member import ClusterMember
 from barnabas.storage.log_manager import LogManager
 from tests.support.embedded_cluster import cluster_broker, shared_store
 from tests.support.in_process import InProcessBroker
@@ -38,8 +39,8 @@ MEMBER: list[tuple[object, str]] = [
     (Server, "bind"),
     (wiring, "ReplicaManager"),
     (Registration, "register"),
-    (wiring, "make_group_coordinator"),
-    (wiring, "make_transaction_coordinator"),
+    (coordinators, "make_group_coordinator"),
+    (coordinators, "make_transaction_coordinator"),
     (wiring, "Dispatcher"),
     (wiring, "metrics_page"),
     (Server, "start"),
@@ -50,7 +51,7 @@ MEMBER: list[tuple[object, str]] = [
     (KafkaController, "until_told"),
     (ClusterMember, "until_introduced"),
 ]
-ALONE: list[tuple[object, str]] = [*MEMBER, (Adoption, "run")]
+ALONE: list[tuple[object, str]] = [*MEMBER, (DiskImport, "run")]
 
 
 class Interruption:
@@ -97,7 +98,7 @@ def steps(some: list[tuple[object, str]]) -> list[Any]:
 async def assert_stops_and_starts_again(each: InProcessBroker, interruption: Interruption) -> None:
     before = asyncio.all_tasks()
     interruption.broker = each.broker
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with suppress(StartAbandoned):  # a step that is the last to wait is followed by the end of the start
             await each.broker.startup()
         assert interruption.stopping is not None
@@ -105,7 +106,7 @@ async def assert_stops_and_starts_again(each: InProcessBroker, interruption: Int
     assert each.broker.lifecycle.state is BrokerState.NOT_RUNNING
     assert asyncio.all_tasks() - before <= {interruption.stopping}, "nothing goes on"
     interruption.broker = None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await each.start()
         assert await each.create_topic("topic") == 0
         assert (await each.produce("topic", b"kept")).error_code == 0
@@ -149,7 +150,7 @@ async def test_a_second_broker_of_the_same_id_can_be_stopped_while_it_waits(
         monkeypatch.setattr(Registration, "_wait_until_gone", waiting)
         second = cluster_broker(tmp_path / "2", 1)
         starting = asyncio.create_task(second.broker.startup())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await waits.wait()
             await second.broker.shutdown()
         with pytest.raises(StartAbandoned):
@@ -172,6 +173,6 @@ async def test_a_signal_ends_a_start(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     serving = asyncio.create_task(serve_broker(broker, stopped))
     await reached.wait()
     stopped.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await serving
     assert broker.lifecycle.state is BrokerState.NOT_RUNNING

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.broker import Broker, partition_directory
 from tests.support.fixtures import TopicFactory
+from tests.support.waiting import PATIENCE_S
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
@@ -51,7 +52,7 @@ class Barnabas:
         return stdout.decode()
 
     def complete(self, environment: dict[str, str]) -> str:
-        """What a shell gets when it asks for completions, as the script of `completion` makes it ask."""
+        """Completions that a shell gets through the script of `completion`."""
         entry = "from barnabas.cli.main import main; main()"
         done = subprocess.run(
             [sys.executable, "-c", entry],
@@ -156,7 +157,7 @@ def test_consume_follows_until_it_is_interrupted(barnabas: Barnabas, topic: str)
             barnabas("produce", topic, stdin=f"{word}\n".encode())
             assert reader.stdout.readline() == f"{word}\n".encode()
         reader.send_signal(signal.SIGINT)
-        stdout, stderr = reader.communicate(timeout=30)
+        stdout, stderr = reader.communicate(timeout=PATIENCE_S)
     assert (reader.returncode, stdout, stderr) == (130, b"", b"")
 
 
@@ -176,7 +177,7 @@ def test_produce_sends_lines_as_they_are_typed(barnabas: Barnabas, topic: str) -
         writer.stdin.flush()
         assert barnabas("consume", topic, "--from-beginning", "--count", "1") == "typed\n"
         writer.send_signal(signal.SIGINT)
-        _, stderr = writer.communicate(timeout=30)
+        _, stderr = writer.communicate(timeout=PATIENCE_S)
     assert (writer.returncode, stderr) == (130, b"")
 
 
@@ -219,7 +220,7 @@ def test_quotas_are_set_shown_and_taken_away(barnabas: Barnabas) -> None:
     assert "12345678\n" in barnabas("quota", "list", "--user", "eve")
     barnabas("quota", "set", "--user", "eve", "--delete", "producer_byte_rate")
     told = barnabas("quota", "set", "--user", "User:eve", "producer_byte_rate=1", code=2)
-    assert "a quota names the user, eve" in told
+    assert "--user takes the user name eve" in told
     barnabas(*set_, "default", "--delete", "consumer_byte_rate")
     barnabas(*set_, "app", "--delete", "producer_byte_rate", "--delete", "request_percentage")
     assert json.loads(barnabas("quota", "list", "--json")) == []
@@ -283,6 +284,24 @@ def test_two_brokers_do_not_share_an_address_or_a_directory(
         assert "another broker is running" in refused
 
 
+def test_a_broker_starts_with_properties_of_kraft(barnabas: Barnabas, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=7\ncontroller.listener.names=CONTROLLER\n"
+        "controller.quorum.bootstrap.servers=localhost:9093\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n"
+    )
+    with barnabas.start("start", "--config", str(file), "--data-dir", str(tmp_path / "data")) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline().decode()
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=60)
+    assert ready.startswith("barnabas ready: broker 7, listeners PLAINTEXT://127.0.0.1:")
+    assert "CONTROLLER" not in ready
+    assert process.returncode == 0
+    assert log.decode().count("settings of KRaft") == 1
+
+
 def test_partitions_show_offsets_and_sizes_and_lose_their_oldest_records(
     barnabas: Barnabas, new_topic: TopicFactory
 ) -> None:
@@ -298,7 +317,7 @@ def test_partitions_show_offsets_and_sizes_and_lose_their_oldest_records(
     assert json.loads(barnabas(*one, "--before-time", "1000006")) == [{"partition": 1, "start_offset": 6}]
     assert "OFFSET_OUT_OF_RANGE" in barnabas(*one, "--before-offset", "99", code=1)
     refused = barnabas("records", "delete", topic, "--before-offset", "8", code=1)
-    assert f"nothing was deleted: {topic} has no offset 8 in every partition (0 ends at 0)" in refused
+    assert f"no record was deleted: some partitions of {topic} end before offset 8 (0 ends at 0)" in refused
     assert json.loads(barnabas("topic", "offsets", topic, "--json"))[1]["start_offset"] == 6
     everywhere = json.loads(barnabas("records", "delete", topic, "--all", "--json"))
     assert everywhere == [{"partition": 0, "start_offset": 0}, {"partition": 1, "start_offset": 10}]
@@ -327,13 +346,13 @@ def test_a_group_divides_a_topic_and_remembers_where_it_stands(
         assert {one.stdout.readline(), two.stdout.readline()} == {b"left\n", b"right\n"}
         for reader in (one, two):
             reader.send_signal(signal.SIGINT)
-        assert {reader.wait(30) for reader in (one, two)} == {130}
+        assert {reader.wait(PATIENCE_S) for reader in (one, two)} == {130}
     (about,) = json.loads(barnabas("group", "describe", group, "--json"))
     assert (about["state"], [each["lag"] for each in about["offsets"]]) == ("Empty", [0, 0])
 
 
 def test_a_group_that_has_read_nothing_yet_stands_where_it_began(barnabas: Barnabas, topic: str) -> None:
-    """What is written between two readings, or while members come and go, is read by the next."""
+    """Records written between two runs, or during a rebalance, are read by the next run."""
     member = ("consume", topic, "--group", f"readers-of-{topic}", "--timeout", "1")
     barnabas("produce", topic, stdin=b"before\n")
     assert barnabas(*member) == ""
@@ -365,11 +384,11 @@ def test_a_shell_completes_names(barnabas: Barnabas, topic: str) -> None:
     assert complete("consume", "--bootstrap", "127.0.0.1:1", typed=topic) == []
 
 
-def test_whoever_waits_for_a_group_is_told_so(barnabas: Barnabas, topic: str) -> None:
+def test_a_long_rebalance_is_announced(barnabas: Barnabas, topic: str) -> None:
     """The broker waits a while for more members; a command that is silent meanwhile looks stuck."""
     member = ("consume", topic, "--group", f"first-of-{topic}")
     with barnabas.start(*member) as reader:
         assert reader.stderr is not None
-        assert reader.stderr.readline().startswith(b"waiting for the members of group first-of-")
+        assert reader.stderr.readline().startswith(b"waiting for the rebalance of group first-of-")
         reader.send_signal(signal.SIGINT)
-        assert reader.wait(30) == 130
+        assert reader.wait(PATIENCE_S) == 130

@@ -89,4 +89,4 @@ def test_a_group_that_is_not_there_is_named(barnabas: Barnabas) -> None:
     for command in ("describe", "delete"):
         assert barnabas("group", command, "nobody", code=4) == "barnabas: there is no group nobody\n"
     refused = barnabas("group", "reset-offsets", "nobody", "--to-earliest", code=4)
-    assert refused.startswith("barnabas: group nobody has no offsets to move")
+    assert refused.startswith("barnabas: group nobody has no offsets to reset")

@@ -8,12 +8,14 @@ import sys
 import pytest
 
 from tests.chaos.namespaces import why_not
+from tests.chaos.verdict import report
 from tests.support.broker import REPOSITORY
 from tests.support.zookeeper import require_zookeeper
 
 SHORT_S = 20
 LONG_S = 90
-VERDICT_CHARACTERS = 3_000
+RUN_TIMEOUT_S = 540
+"""A run that is ended then has the rest of the test's time to clean up and say where it was."""
 
 
 @pytest.mark.timeout(600)
@@ -37,11 +39,20 @@ def torment(seconds: int, *more: str) -> None:
     uncut = why_not()
     if uncut is not None:
         command.append("--loopback")
-    done = subprocess.run(
-        command, cwd=REPOSITORY, capture_output=True, text=True, errors="replace", check=False, timeout=580
+    running = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
     )
-    # The verdict comes first: whoever cuts this text keeps its beginning.
-    verdict = f"{done.stdout[-VERDICT_CHARACTERS:]}\n{done.stderr[-VERDICT_CHARACTERS:]}"
-    assert done.returncode == 0, f"{verdict}\nbefore that:\n{done.stdout[-30_000:-VERDICT_CHARACTERS]}"
+    try:
+        output, errors = running.communicate(timeout=RUN_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        running.terminate()
+        output, errors = running.communicate()
+    if running.returncode != 0:
+        pytest.fail(report(output, errors), pytrace=False)
     if uncut is not None:
         pytest.skip(f"passed, but no link was cut and no disk was full: {uncut}")

@@ -1,4 +1,4 @@
-"""What an operator does to a cluster, by the command line."""
+"""Operating a cluster by the command line."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_status_shows_who_is_there_and_what_is_missing(three: Cluster, barnabas:
     assert [row["id"] for row in seen["brokers"]] == [1, 2, 3]
     assert seen["controller"] in (1, 2, 3)
     assert seen["offline"] == seen["under_replicated"] == seen["silent_brokers"] == []
-    assert f"as the broker at {seen['told_by']} has heard" in barnabas("cluster", "status", "--check")
+    assert f"metadata of the broker at {seen['told_by']}" in barnabas("cluster", "status", "--check")
     three.brokers[0].kill()
-    # Before its session has run out the controller does not miss it; whoever asks it does.
+    # The controller does not miss the broker before its session has run out, but its clients do.
     soon = json.loads(barnabas("cluster", "status", "--json"))
     assert soon["silent_brokers"] == [1] or soon["under_replicated"]
     three.wait_for(lambda: json.loads(barnabas("cluster", "status", "--json"))["under_replicated"])
@@ -74,7 +74,10 @@ def test_leadership_goes_back_to_the_preferred_replicas(three: Cluster, barnabas
     assert json.loads(barnabas("cluster", "status", "--json"))["not_preferred"]
     assert "elected" in barnabas("leader", "elect")
     three.wait_for(lambda: not json.loads(barnabas("cluster", "status", "--json"))["not_preferred"])
-    assert barnabas("leader", "elect", "--topic", "preferred") == "every partition is led as it should be\n"
+    assert (
+        barnabas("leader", "elect", "--topic", "preferred")
+        == "no election needed: every partition has its preferred leader\n"
+    )
 
 
 def test_partitions_move_and_keep_their_records(three: Cluster, barnabas: Barnabas) -> None:
@@ -89,7 +92,7 @@ def test_partitions_move_and_keep_their_records(three: Cluster, barnabas: Barnab
         "--throttle", "10000000",
     )  # fmt: skip
     assert all(len(replicas) == 3 for replicas in replicas_of(barnabas, "moving").values())
-    assert barnabas("reassign", "status") == "nothing is on its way\n"
+    assert barnabas("reassign", "status") == "no partition is moving\n"
     barnabas(
         "reassign", "start", "--topic", "moving", "--replication-factor", "1", "--brokers", "2", "--wait"
     )
@@ -110,7 +113,7 @@ def test_a_broker_is_emptied_before_it_leaves(three: Cluster, barnabas: Barnabas
 
 
 def test_a_broker_does_not_wait_for_heirs_that_are_gone(tmp_path: Path, zookeeper_server: ZooKeeper) -> None:
-    # Who waits between two tries does so for longer than anyone waits for a broker to stop.
+    # A producer that pauses between two attempts does so for longer than the stop of a broker takes.
     patient = {"controlled.shutdown.retry.backoff.ms": 3_600_000}
     with cluster(3, tmp_path, zookeeper_server.chroot(), patient) as three:
         barnabas = Barnabas(three.bootstrap)

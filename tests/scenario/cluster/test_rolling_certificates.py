@@ -16,6 +16,7 @@ from cryptography.x509 import load_der_x509_certificate
 from tests.scenario.cluster.conftest import SETTINGS
 from tests.support.cluster import Cluster, ClusterBroker
 from tests.support.secured_cluster import PROTOCOL, Security
+from tests.support.waiting import ATTEMPT_S
 from tests.support.zookeeper import ZooKeeper
 
 TOPIC = "steady"
@@ -87,7 +88,7 @@ def test_no_produce_fails_while_certificates_change(secured: Cluster, security: 
     for broker in secured.brokers:
         serial = security.issue(broker.id)
         secured.wait_for(partial(writes_until_shown, broker, serial), TIMEOUT_S)
-    # Whoever comes back connects anew, to brokers that have new certificates and with one of its own.
+    # A client that returns connects again, with its own certificate, to brokers that have new certificates.
     secured.brokers[0].restart()
     secured.wait_for(lambda: is_whole(admin), TIMEOUT_S)
     assert producer.flush(TIMEOUT_S) == 0
@@ -96,7 +97,7 @@ def test_no_produce_fails_while_certificates_change(secured: Cluster, security: 
 
 
 def is_whole(admin: AdminClient) -> bool:
-    partitions = admin.list_topics(TOPIC, timeout=TIMEOUT_S).topics[TOPIC].partitions.values()
+    partitions = admin.list_topics(TOPIC, timeout=ATTEMPT_S).topics[TOPIC].partitions.values()
     return all(len(each.isrs) == 3 for each in partitions)
 
 

@@ -1,4 +1,4 @@
-"""Groups and offsets outlive the broker, whether it was stopped or killed, and the topic not."""
+"""Groups and committed offsets survive a stop and a kill of the broker, and end with their topic."""
 
 from __future__ import annotations
 

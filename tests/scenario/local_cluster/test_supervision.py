@@ -19,8 +19,8 @@ SCRIPT = Path(__file__).with_name("scripted_broker.py")
 
 RUN = """
 import sys
-from barnabas.cli.start import _say
-from barnabas.node.local_cluster import LocalCluster
+from barnabas.cli.commands.start import _say
+from barnabas.localcluster.local_cluster import LocalCluster
 
 properties = {
     "log.dirs": sys.argv[1],

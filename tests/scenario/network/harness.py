@@ -12,18 +12,19 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import broker_config
+from tests.support.waiting import PATIENCE_S
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Background, ManualScheduler
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.scheduler import Background, InlineBackground
 from barnabas.network.connection_limits import ConnectionLimits
-from barnabas.network.exchange import Exchange, Gate
 from barnabas.network.handshakes import ContextSource
 from barnabas.network.server import Server
+from barnabas.network.transport.exchange import Exchange, Gate
 
-EVENTUALLY_S = 30.0
+EVENTUALLY_S = PATIENCE_S
 
 
 def echo(exchange: Exchange, frame: memoryview) -> None:
@@ -94,6 +95,17 @@ class Client:
         self.sock.close()
 
 
+def make_server(clock: ManualClock, scheduler: ManualScheduler, metrics: Metrics) -> Server:
+    """A server with Kafka's defaults."""
+    return Server(
+        clock=clock,
+        scheduler=scheduler,
+        metrics=metrics,
+        config=broker_config(),
+        background=InlineBackground(),
+    )
+
+
 @dataclass
 class Served:
     server: Server
@@ -102,7 +114,7 @@ class Served:
     port: int
 
     def on(self, listener_name: str) -> Served:
-        """The same server, for who comes to another listener."""
+        """The same server, for clients of another listener."""
         (found,) = [each for each in self.server.listeners if each.name == listener_name]
         other = Served(self.server, self.clock, self.scheduler, found.bound.endpoint.port)
         other._clients = self._clients
@@ -159,9 +171,9 @@ async def serving(
         clock=clock,
         scheduler=scheduler,
         metrics=Metrics(),
-        settings=broker_config(**settings),
+        config=broker_config(**settings),
         limits=limits,
-        background=background,
+        background=background or InlineBackground(),
     )
     endpoints = [ListenerEndpoint("TEST", Endpoint(host, 0), protocol)]
     endpoints += [ListenerEndpoint(name, Endpoint(host, 0), "PLAINTEXT") for name in also]
@@ -178,7 +190,7 @@ async def serving(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until the condition holds; a test that waits in vain fails by its own words."""
+    """Let the loop run until the condition holds; on a timeout the test fails by its own assertion."""
     async with asyncio.timeout(EVENTUALLY_S):
         while not condition():  # noqa: ASYNC110 - there is nothing in the server to wait on
             await asyncio.sleep(0.001)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.scenario.network.harness import echo, serving, until
 
-from barnabas.network.exchange import Dispatch, Exchange, ExchangeConnection
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.network.transport.exchange import Dispatch, Exchange, ExchangeConnection
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 
 
 class NameFirst:
@@ -62,3 +65,35 @@ async def test_a_peer_that_does_not_authenticate_in_time_is_closed() -> None:
         assert served.closed("unauthenticated") == 1
         await client.send(b"still here")
         assert await client.receive() == b"User:alice:still here"
+
+
+@pytest.mark.parametrize("limit", ["connections_max", "max_connections"])
+async def test_a_crowd_of_strangers_keeps_out_no_client_that_authenticates(limit: str) -> None:
+    settings: dict[str, Any] = {limit: 4}
+    async with serving(echo, protocol="SASL_PLAINTEXT", gate=NameFirst(), **settings) as served:
+        alice = await served.connect()
+        await alice.send(b"alice")
+        assert await alice.receive() == b"hello"
+        crowd = [await served.connect() for _ in range(20)]
+        await until(lambda: served.server.counters.accepted.value == 21)
+        assert len(served.server) == 4
+        bob = await served.connect()
+        await bob.send(b"bob", b"one")
+        assert [await bob.receive(), await bob.receive()] == [b"hello", b"User:bob:one"]
+        await alice.send(b"still here")
+        assert await alice.receive() == b"User:alice:still here"
+        assert all([await each.sees_the_end() for each in crowd[:18]])
+        assert served.closed("unauthenticated") == 18
+
+
+async def test_clients_that_have_authenticated_are_never_closed_for_others() -> None:
+    async with serving(echo, protocol="SASL_PLAINTEXT", gate=NameFirst(), connections_max=2) as served:
+        clients = [await served.connect() for _ in range(2)]
+        for client in clients:
+            await client.send(b"alice")
+            assert await client.receive() == b"hello"
+        late = await served.connect()
+        assert await late.sees_the_end()
+        for client in clients:
+            await client.send(b"x")
+            assert await client.receive() == b"User:alice:x"

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 import trustme
+from tests.support.manual_time import ManualClock
 
-from barnabas.config.loggers import AUDIT
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.core.clock import Clock, ManualClock, SystemClock
-from barnabas.core.endpoints import Endpoint
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.dynamic.loggers import AUDIT
+from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.limits import AUDIT_LINES_PER_SECOND_MAX, LOG_LINES_PER_SECOND_MAX
-from barnabas.core.metrics import Metrics
-from barnabas.network.http_messages import BODY_BYTES_MAX, HttpResponse
-from barnabas.network.http_server import (
-    CHUNKS_MAX,
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.network.http.messages import BODY_BYTES_MAX, CHUNKS_MAX, HttpResponse
+from barnabas.network.http.server import (
     CONNECTIONS_PER_HOST_MAX,
     DEADLINES,
     Deadlines,
@@ -33,8 +33,8 @@ from barnabas.network.http_server import (
     bind_http,
 )
 from barnabas.node.runtime import LoopScheduler
-from barnabas.security.http_access import HttpAccess
-from barnabas.security.http_security import http_security
+from barnabas.security.http.access import HttpAccess
+from barnabas.security.http.settings import http_security
 
 IMPATIENT = Deadlines(head=0.1, body=0.1)
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -84,7 +84,8 @@ async def test_a_body_comes_by_its_length_or_in_chunks() -> None:
         whole = await ask(port, b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\nhello")
         assert whole.startswith(b"HTTP/1.1 200 OK\r\n")
         assert whole.endswith(b"\r\n\r\nANONYMOUS hello")
-        chunked = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        chunked = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+        chunked += b"Expect: 100-continue\r\n\r\n"
         parts = await ask(port, chunked + b"3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n")
         assert parts.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
         assert parts.endswith(b"ANONYMOUS hello")
@@ -94,9 +95,10 @@ async def test_a_body_comes_by_its_length_or_in_chunks() -> None:
     ("request_bytes", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431),
-        (b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), 413),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431),
+        (b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), 413),
+        (b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://elsewhere.test\r\n\r\n", 403),
         (b"GET / HTTP/1.1\r\nHost: elsewhere.test\r\n\r\n", 403),
         (b"GET / HTTP/1.1\r\nHost: localhost:80\r\nOrigin: http://localhost:80\r\n\r\n", 200),
@@ -111,12 +113,16 @@ async def test_what_is_refused_hears_so(request_bytes: bytes, status: int) -> No
 async def test_many_chunks_are_one_body_that_is_bounded() -> None:
     size = 1 << 20
     chunk = b"%x\r\n" % size + bytes(size) + b"\r\n"
-    request = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * (BODY_BYTES_MAX // size + 1)
+    request = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * (
+        BODY_BYTES_MAX // size + 1
+    )
     async with served(deadlines=Deadlines(linger=60)) as port:
         assert (await ask(port, request)).startswith(b"HTTP/1.1 413 ")
 
 
-@pytest.mark.parametrize("beginning", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhal"])
+@pytest.mark.parametrize(
+    "beginning", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nhal"]
+)
 async def test_who_is_slow_is_closed(beginning: bytes) -> None:
     async with served(deadlines=IMPATIENT) as port:
         assert await ask_or_be_cut_off(port, beginning) == b""
@@ -130,7 +136,7 @@ async def test_who_does_not_take_an_answer_is_closed(caplog: pytest.LogCaptureFi
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
         writer.write(GET)
         async with asyncio.timeout(60):
-            while "its time is up" not in caplog.text:  # noqa: ASYNC110 - the log has no event to wait for
+            while "its deadline has passed" not in caplog.text:  # noqa: ASYNC110 - the log has no event to wait for
                 await asyncio.sleep(0.01)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(64 << 20)
@@ -143,7 +149,7 @@ async def test_one_address_has_only_so_many_connections() -> None:
         for _, writer in held:
             writer.write(b"GET / HT")
         assert await ask_or_be_cut_off(port, GET) == b""
-        held[0][1].write(b"TP/1.1\r\n\r\n")
+        held[0][1].write(b"TP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert (await held[0][0].read()).startswith(b"HTTP/1.1 200 ")
         for _, writer in held:
             writer.close()
@@ -154,13 +160,14 @@ async def test_nothing_of_a_body_is_read_before_its_sender_is_known(tmp_path: Pa
     users.write_text("alice=secret\n")
     async with served(users=users) as port:
         refused = await ask(
-            port, b"POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello"
+            port,
+            b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
         )
         assert refused.startswith(b"HTTP/1.1 401 ")
         assert b"www-authenticate: Basic" in refused
         for shown, status in (("alice:secret", 200), ("alice:wrong", 401), ("bob:secret", 401)):
             authorization = b"Authorization: Basic " + base64.b64encode(shown.encode())
-            answer = await ask(port, b"GET / HTTP/1.1\r\n" + authorization + b"\r\n\r\n")
+            answer = await ask(port, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + authorization + b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 %d " % status), shown
 
 
@@ -172,12 +179,14 @@ async def test_each_decision_is_a_line_of_the_audit_log(
     users.write_text("alice=secret\n")
     caplog.set_level(logging.DEBUG, AUDIT)
     async with served(users=users) as port:
-        await ask(port, b"GET /metrics?token=hidden HTTP/1.1\r\n\r\n")
+        await ask(port, b"GET /metrics?token=hidden HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         for shown in ("alice:hidden", "alice:secret"):
             authorization = b"Authorization: Basic " + base64.b64encode(shown.encode())
-            await ask(port, b"PUT /connectors/x HTTP/1.1\r\n" + authorization + b"\r\n\r\n")
-        await ask(port, b"GET / HTTP/1.1\r\nOrigin: http://elsewhere.test\r\n\r\n")
-        await ask(port, b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\n\r\n")
+            await ask(
+                port, b"PUT /connectors/x HTTP/1.1\r\nHost: 127.0.0.1\r\n" + authorization + b"\r\n\r\n"
+            )
+        await ask(port, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://elsewhere.test\r\n\r\n")
+        await ask(port, b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     records = [record for record in caplog.records if record.name == AUDIT]
     lines = [json.loads(record.message) for record in records]
     common = {"host": "127.0.0.1", "resource_type": "HTTP"}
@@ -203,7 +212,7 @@ async def test_each_decision_is_a_line_of_the_audit_log(
             "principal": "User:alice",
             "operation": "PUT",
             "resource": "/connectors/x",
-            "rule": "by what it has shown",
+            "rule": "by its credentials",
             **common,
         },
         {
@@ -211,7 +220,7 @@ async def test_each_decision_is_a_line_of_the_audit_log(
             "principal": "User:ANONYMOUS",
             "operation": "GET",
             "resource": "/",
-            "rule": "a page of another origin may not ask here",
+            "rule": "requests of pages of another origin are refused",
             **common,
         },
     ]
@@ -222,7 +231,13 @@ async def test_each_decision_is_a_line_of_the_audit_log(
 
 
 @pytest.mark.parametrize(
-    "header", [b"Host: [", b"Host: [x]", b"Host: 127.0.0.1\r\nOrigin: http://[", b"Origin: http://[x]:1"]
+    "header",
+    [
+        b"Host: [",
+        b"Host: [x]",
+        b"Host: 127.0.0.1\r\nOrigin: http://[",
+        b"Host: 127.0.0.1\r\nOrigin: http://[x]:1",
+    ],
 )
 async def test_a_malformed_host_is_refused_and_noted(header: bytes, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
@@ -231,7 +246,7 @@ async def test_a_malformed_host_is_refused_and_noted(header: bytes, caplog: pyte
     assert answer.startswith(b"HTTP/1.1 400 ")
     (record,) = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert record.name == AUDIT
-    assert json.loads(record.message)["rule"] == "its host or origin is malformed"
+    assert json.loads(record.message)["rule"] == "the Host or Origin header is malformed"
 
 
 async def test_a_certificate_has_a_name_in_the_audit_log(
@@ -305,7 +320,9 @@ async def test_passwords_are_checked_one_after_the_other(
 
 async def test_a_body_has_only_so_many_chunks() -> None:
     """A byte each, they would keep the loop busy for a minute."""
-    request = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (CHUNKS_MAX + 1)
+    request = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (
+        CHUNKS_MAX + 1
+    )
     async with served(deadlines=Deadlines(linger=60)) as port:
         assert (await ask(port, request + b"0\r\n\r\n")).startswith(b"HTTP/1.1 413 ")
 
@@ -317,7 +334,7 @@ async def test_who_comes_and_goes_is_one_line(caplog: pytest.LogCaptureFixture) 
             writer.close()
             await writer.wait_closed()
         assert (await ask(port, GET)).startswith(b"HTTP/1.1 200 ")
-    assert 1 <= caplog.text.count("went away before its request was served") <= LOG_LINES_PER_SECOND_MAX
+    assert 1 <= caplog.text.count("closed the connection before the response") <= LOG_LINES_PER_SECOND_MAX
 
 
 async def test_a_request_that_fails_leaves_the_server_alone(caplog: pytest.LogCaptureFixture) -> None:

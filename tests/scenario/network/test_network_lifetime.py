@@ -13,22 +13,21 @@ from tests.scenario.network.harness import (
     Served,
     echo,
     framed,
+    make_server,
     no_descriptor_leaks,
     open_descriptors,
     serving,
     turns,
     until,
 )
+from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.metrics import Metrics, render_prometheus
-from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.network.connection import Connection
 from barnabas.network.counters import Rejected
-from barnabas.network.exchange import Exchange
-from barnabas.network.server import Server
-from barnabas.security.principal import ANONYMOUS
+from barnabas.network.transport.exchange import Exchange
+from barnabas.security.identity.principal import ANONYMOUS
 
 
 def loopback(name: str, port: int = 0) -> ListenerEndpoint:
@@ -286,7 +285,7 @@ async def test_a_connection_knows_where_it_came_from() -> None:
 async def test_a_bound_port_is_idle_until_the_server_starts() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
-    server = Server(clock=clock, scheduler=scheduler, metrics=Metrics())
+    server = make_server(clock, scheduler, Metrics())
     one, two = server.bind([loopback("ONE"), loopback("TWO")])
     assert one.bound.endpoint.port != two.bound.endpoint.port
     served = Served(server, clock, scheduler, two.bound.endpoint.port)
@@ -305,7 +304,7 @@ async def test_a_port_in_use_is_refused_with_its_address_and_opens_nothing() -> 
     with socket.create_server(("127.0.0.1", 0)) as taken, no_descriptor_leaks():
         port = taken.getsockname()[1]
         clock = ManualClock()
-        server = Server(clock=clock, scheduler=ManualScheduler(clock), metrics=Metrics())
+        server = make_server(clock, ManualScheduler(clock), Metrics())
         with pytest.raises(OSError, match=f"127.0.0.1:{port}") as caught:
             server.bind([loopback("ONE"), loopback("TWO", port)])
         assert caught.value.errno == errno.EADDRINUSE
@@ -334,7 +333,7 @@ async def test_stopping_lets_the_answers_owed_leave_and_takes_no_new_requests() 
         assert await client.sees_the_end()
 
 
-async def test_stopping_ends_at_its_deadline_whoever_is_still_owed_an_answer() -> None:
+async def test_stopping_ends_at_its_deadline_with_answers_outstanding() -> None:
     later = Later()
     async with serving(later) as served:
         client = await served.connect()
@@ -350,7 +349,7 @@ async def test_stopping_ends_at_its_deadline_whoever_is_still_owed_an_answer() -
         assert len(served.server) == 0
 
 
-async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(
+async def test_running_out_of_descriptors_pauses_accepting_and_hurts_no_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving(echo) as served:
@@ -388,7 +387,7 @@ async def test_running_out_of_descriptors_pauses_accepting_and_hurts_nobody(
 async def test_the_figures_are_rendered() -> None:
     clock = ManualClock()
     metrics = Metrics()
-    server = Server(clock=clock, scheduler=ManualScheduler(clock), metrics=metrics)
+    server = make_server(clock, ManualScheduler(clock), metrics)
     (listener,) = server.bind([loopback("PLAINTEXT")])
     server.start(asyncio.get_running_loop(), echo)
     served = Served(server, clock, ManualScheduler(clock), listener.bound.endpoint.port)

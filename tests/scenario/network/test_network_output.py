@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from tests.scenario.network.harness import Later, framed, serving, turns, until
+from tests.support.waiting import PATIENCE_S
 
 from barnabas.core.regions import FileRegion
-from barnabas.network.exchange import Exchange
-from barnabas.network.output import Output
-from barnabas.node.runtime import ThreadBackground
+from barnabas.network.transport.exchange import Exchange
+from barnabas.network.transport.output import Output
+from barnabas.node.background_threads import ThreadBackground
 
 
 class File:
@@ -42,7 +43,7 @@ class FileOnASlowDisk(File):
         self.may_read = threading.Event()
 
     def read_at(self, position: int, length: int) -> bytes:
-        assert self.may_read.wait(30), "the test never let the disk go on"
+        assert self.may_read.wait(PATIENCE_S), "the test never let the disk go on"
         self.is_read = True
         return super().read_at(position, length)
 

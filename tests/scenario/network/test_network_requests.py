@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from tests.scenario.network.harness import Later, echo, framed, serving, turns, until
 
-from barnabas.network.attention import CLOSE_BY_MIN, Attention
-from barnabas.network.exchange import Exchange
+from barnabas.network.busy_poll import CLOSE_BY_MIN, BusyPoll
+from barnabas.network.transport.exchange import Exchange
 
 
 async def test_a_request_is_answered() -> None:
@@ -268,10 +268,10 @@ async def test_frames_are_writable_and_their_neighbours_are_out_of_reach() -> No
 
 
 async def test_the_loop_looks_for_more_where_requests_follow_each_other() -> None:
-    """What is not a whole request is none (`network.attention`)."""
+    """What is not a whole request is none (`network.busy_poll`)."""
     async with serving(echo) as served:
         looks: list[Callable[[], None]] = []
-        served.server.attention = Attention(looks.append, served.clock, patience_ms=0.1)
+        served.server.busy_poll = BusyPoll(looks.append, served.clock, patience_ms=0.1)
         client = await served.connect()
         for _ in range(CLOSE_BY_MIN):
             await client.send(b"request")

@@ -29,8 +29,8 @@ from barnabas.core.limits import HANDSHAKE_MS_MAX, LOG_LINES_PER_SECOND_MAX
 from barnabas.core.regions import FileRegion
 from barnabas.network import handshakes
 from barnabas.network.connection import Connection
-from barnabas.network.exchange import Exchange
-from barnabas.security.principal import ANONYMOUS
+from barnabas.network.transport.exchange import Exchange
+from barnabas.security.identity.principal import ANONYMOUS
 
 
 class WholeFile:
@@ -180,7 +180,7 @@ async def test_a_client_that_ends_gets_what_it_is_owed(tmp_path: Path) -> None:
         assert tls.served.closed("by_peer") == 1
 
 
-# --- who may come in ---
+# --- authentication by certificates ---
 
 
 async def test_a_certificate_makes_a_principal(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_a_certificate_of_another_authority_is_refused(
             assert await client.sees_the_end()
         assert tls.failures("bad_certificate") == 3
         assert len(tls.served.server) == 0
-        assert 1 <= caplog.text.count("its certificate is not accepted") <= LOG_LINES_PER_SECOND_MAX
+        assert 1 <= caplog.text.count("the client's certificate is not accepted") <= LOG_LINES_PER_SECOND_MAX
 
 
 @pytest.mark.parametrize(("wanted", "let_in"), [("required", False), ("requested", True), ("none", True)])
@@ -250,11 +250,11 @@ async def test_a_plaintext_client_gets_a_clean_close_and_one_line(
             await client.send_raw(data)
             assert await client.sees_the_end()
         assert tls.failures("not_tls") == 3
-        assert 1 <= caplog.text.count("it does not speak TLS") <= LOG_LINES_PER_SECOND_MAX
+        assert 1 <= caplog.text.count("the client does not speak TLS") <= LOG_LINES_PER_SECOND_MAX
 
 
 async def test_a_plaintext_client_is_not_reset(tmp_path: Path) -> None:
-    """What it has said is read, though nobody wants it: it sees an end, and no broken connection."""
+    """Its bytes are read and discarded: the client sees an orderly end, and no reset."""
     async with serving_tls(echo, tmp_path) as tls:
         for data in (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 500, framed(b"x" * 30)):
             reader, writer = await asyncio.open_connection("127.0.0.1", tls.served.port)
@@ -287,7 +287,11 @@ async def test_a_port_scan_leaves_nothing_behind(tmp_path: Path, caplog: pytest.
                 client.reset() if index % 2 else client.close()
             await until(lambda: tls.failures("gone") == 50)
             assert tls.served.server._by_ip == {}
-            assert 1 <= caplog.text.count("it went away during the handshake") <= LOG_LINES_PER_SECOND_MAX
+            assert (
+                1
+                <= caplog.text.count("the client closed the connection during the handshake")
+                <= LOG_LINES_PER_SECOND_MAX
+            )
 
 
 async def test_a_client_that_is_gone_before_its_greeting_is_read(tmp_path: Path) -> None:
@@ -392,14 +396,14 @@ async def test_a_port_scan_of_a_plaintext_port_is_a_line(caplog: pytest.LogCaptu
                 client = await served.connect()
                 client.reset() if index % 2 else client.close()
             await until(lambda: served.closed("by_peer") == 50)
-            lines = caplog.text.count("came and went without a word")
+            lines = caplog.text.count("closed by the client before its first byte")
             assert 1 <= lines <= LOG_LINES_PER_SECOND_MAX
             honest = await served.connect()
             await honest.send(b"x")
             assert await honest.receive() == b"re:x"
             honest.close()
             await until(lambda: served.closed("by_peer") == 51)
-            assert caplog.text.count("came and went without a word") == lines
+            assert caplog.text.count("closed by the client before its first byte") == lines
 
 
 async def test_a_tls_client_on_a_plaintext_port(caplog: pytest.LogCaptureFixture) -> None:
@@ -407,12 +411,12 @@ async def test_a_tls_client_on_a_plaintext_port(caplog: pytest.LogCaptureFixture
         with pytest.raises((ConnectionError, OSError)):
             await asyncio.open_connection("127.0.0.1", served.port, ssl=client_context(trustme.CA()))
         await until(lambda: served.closed("bad_frame") == 1)
-        assert caplog.text.count("it speaks TLS, which this listener does not") == 1
+        assert caplog.text.count("the client speaks TLS, this listener does not") == 1
 
 
 async def test_a_listener_that_promises_more_than_it_has_does_not_start() -> None:
     for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        with pytest.raises(ValueError, match=r"nobody would authenticate|nothing would be encrypted"):
+        with pytest.raises(ValueError, match=r"no SASL gate for|no TLS context for"):
             async with serving(echo, protocol=protocol):
                 pass
 

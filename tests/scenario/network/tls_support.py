@@ -16,7 +16,7 @@ import trustme
 from tests.scenario.network.harness import EVENTUALLY_S, Served, framed, serving
 from tests.unit.security.tls.support import ca_file, pem_file, tls_settings
 
-from barnabas.network.exchange import Dispatch
+from barnabas.network.transport.exchange import Dispatch
 from barnabas.security.tls.context import ListenerContext, make_context
 
 

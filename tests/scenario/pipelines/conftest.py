@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.groups import Groups
+from barnabas.client.admin.groups import Groups
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
-from barnabas.network.http_server import HttpServer, bind_http
-from barnabas.pipelines.service.asgi import answer_by
-from barnabas.pipelines.service.rest import Rest
-from barnabas.pipelines.service.rest_settings import rest_security
-from barnabas.pipelines.service.server import LoopTimers
+from barnabas.network.http.server import HttpServer, bind_http
+from barnabas.pipelines.service.http.asgi import answer_by
+from barnabas.pipelines.service.http.rest import Rest
+from barnabas.pipelines.service.http.rest_settings import rest_security
+from barnabas.pipelines.service.http.server import LoopTimers
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import PipelineStore
 from barnabas.pipelines.service.supervisor import Observer, Supervisor

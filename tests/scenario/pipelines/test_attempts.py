@@ -23,21 +23,22 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
-from barnabas.client import transaction_steps as txn
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.core import transaction_steps as txn
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import LATEST, READ_COMMITTED
 from barnabas.testing.broker import run_broker
-from pyspark_barnabas import copying, rows
-from pyspark_barnabas.batch_names import BATCH_ID, QUERY_ID
-from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.cluster_config import ClusterConfig
-from pyspark_barnabas.copying import RowsNotFound
-from pyspark_barnabas.fetch import FetchOptions, OffsetRange, read_range
-from pyspark_barnabas.lanes import Stretch
-from pyspark_barnabas.options import OptionError, Options
-from pyspark_barnabas.sink import ExactlyOnceStreamWriter, TransactionPart
+from pyspark_barnabas.produce import rows
+from pyspark_barnabas.produce.lanes import Stretch
+from pyspark_barnabas.readers.fetch import FetchOptions, OffsetRange, read_range
+from pyspark_barnabas.shared.cluster import Cluster
+from pyspark_barnabas.shared.cluster_config import ClusterConfig
+from pyspark_barnabas.shared.options import OptionError, Options
+from pyspark_barnabas.writers.attempts import copy_attempts
+from pyspark_barnabas.writers.attempts.copy_attempts import RowsNotFound
+from pyspark_barnabas.writers.batch_names import BATCH_ID, QUERY_ID
+from pyspark_barnabas.writers.sink import ExactlyOnceStreamWriter, TransactionPart
 
 SCHEMA = StructType().add("value", BinaryType()).add("topic", StringType()).add("partition", IntegerType())
 PARTITIONS = 3
@@ -147,10 +148,10 @@ def committed(bootstrap: str, topic: str) -> Counter[bytes]:
     found: Counter[bytes] = Counter()
     options = FetchOptions(columns=("value",), isolation=READ_COMMITTED, poll_timeout_ms=30_000)
     with Cluster(ClusterConfig((Endpoint(host, int(port)),))) as cluster:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        ends = cluster.list_offsets(dict.fromkeys(places, LATEST))
-        for place, end in ends.items():
-            for batch in read_range(cluster, OffsetRange(topic, place.partition, 0, end), options):
+        topic_partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        ends = cluster.list_offsets(dict.fromkeys(topic_partitions, LATEST))
+        for topic_partition, end in ends.items():
+            for batch in read_range(cluster, OffsetRange(topic, topic_partition.partition, 0, end), options):
                 found.update(batch.column("value").to_pylist())
     return found
 
@@ -161,7 +162,7 @@ def open_transactions(batch: Batch) -> set[TopicPartition]:
         wanted = {TopicPartition(batch.topic, number): LATEST for number in range(PARTITIONS)}
         ends = cluster.list_offsets(wanted)
         stable = cluster.list_offsets(wanted, isolation=READ_COMMITTED)
-    return {place for place in wanted if stable[place] != ends[place]}
+    return {topic_partition for topic_partition in wanted if stable[topic_partition] != ends[topic_partition]}
 
 
 @pytest.fixture(params=[100, 5_000, 50_000, 400_000, 1_000_000])
@@ -256,7 +257,7 @@ def test_rows_that_an_attempt_computed_and_the_one_that_counts_did_not_are_not_c
 def test_a_batch_without_a_retry_is_not_copied(
     pipelines_broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "copy", None)
+    monkeypatch.setattr(copy_attempts, "copy", None)
     batch = Batch(pipelines_broker, topic)
     batch.commit(*(batch.attempt(batch.arrow([b"x"], partition=n), task=n) for n in range(PARTITIONS)))
     assert committed(pipelines_broker, topic).total() == PARTITIONS
@@ -332,7 +333,9 @@ def test_offsets_of_a_topic_that_the_cluster_does_not_have_are_left_out(
     assert committed(pipelines_broker, topic) == Counter([b"x"])
     with Cluster(batch.config) as cluster:
         found = cluster.run(txn.committed_metadata(cluster.state, f"{topic}-pipeline"))
-    assert {place: offset for place, (offset, _) in found.items()} == {TopicPartition(topic, 0): 7}
+    assert {topic_partition: offset for topic_partition, (offset, _) in found.items()} == {
+        TopicPartition(topic, 0): 7
+    }
 
 
 def test_a_source_that_is_all_elsewhere_leaves_the_name_of_the_batch(
@@ -359,7 +362,7 @@ def test_a_failed_attempt_is_an_error_that_says_what_happened(pipelines_broker: 
 def test_a_commit_that_fails_after_the_copying_leaves_no_transaction_open(
     pipelines_broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark then tells the writer to abort, and nobody may ever run the query again."""
+    """Spark then aborts the writer, and the query may never run again."""
     batch = Batch(pipelines_broker, topic)
     batch.attempt(batch.arrow([b"x"]))
     part = batch.attempt(batch.arrow([b"x"]), number=1)
@@ -392,3 +395,32 @@ def test_a_batch_without_rows_leaves_nothing_open_of_an_attempt_that_had_some(
     batch.commit(batch.attempt(batch.arrow([]), number=1))
     assert open_transactions(batch) == set()
     assert committed(pipelines_broker, topic) == Counter()
+
+
+@pytest.mark.parametrize("is_copied", [False, True], ids=["plain", "copied"])
+def test_a_transaction_lasts_as_long_as_the_brokers_allow(
+    request: pytest.FixtureRequest, *, is_copied: bool
+) -> None:
+    """Where their limit is below the default of the sink, which is the limit's own default."""
+    with run_broker({"transaction.max.timeout.ms": "60000"}) as broker:
+        batch = Batch(broker.bootstrap, topic_of(request, broker.bootstrap))
+        if is_copied:
+            with pytest.raises(TaskDied):
+                batch.attempt(dying(batch.arrow(FLUSHED), after=99))
+        part = batch.attempt(batch.arrow(FLUSHED), number=int(is_copied))
+        assert 30_000 < part.transaction.timeout_ms <= 60_000
+        batch.commit(part)
+        assert committed(broker.bootstrap, batch.topic) == Counter(FLUSHED)
+
+
+def test_a_timeout_that_is_asked_for_is_the_transactions(
+    pipelines_broker: str, topic: str, request: pytest.FixtureRequest
+) -> None:
+    wanted = {"kafka.transaction.timeout.ms": "30000"}
+    batch = Batch(pipelines_broker, topic, **wanted)
+    assert batch.attempt(batch.arrow(FLUSHED)).transaction.timeout_ms == 30_000
+    with (
+        run_broker({"transaction.max.timeout.ms": "20000"}) as broker,
+        pytest.raises(OptionError, match=r"30000 is more than transaction\.max\.timeout\.ms"),
+    ):
+        Batch(broker.bootstrap, topic_of(request, broker.bootstrap), **wanted)

@@ -11,16 +11,16 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.client import transaction_steps as txn
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.core import transaction_steps as txn
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas.claims import Claims
-from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.cluster_config import ClusterConfig
+from pyspark_barnabas.shared.cluster import Cluster
+from pyspark_barnabas.shared.cluster_config import ClusterConfig
+from pyspark_barnabas.writers.attempts.claims import Claims
 from tests.support.topics import produce
 
 STEPS = ("begin", "open_partitions", "add_partitions", "is_current")
-PLACE = TopicPartition("claimed", 0)
+TOPIC_PARTITION = TopicPartition("claimed", 0)
 
 
 class Turns:
@@ -72,7 +72,7 @@ def interleavings() -> list[str]:
 
 
 def test_a_partition_is_never_given_to_two(pipelines_broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    produce(pipelines_broker, PLACE.topic, [b"so that it exists"])
+    produce(pipelines_broker, TOPIC_PARTITION.topic, [b"so that it exists"])
     host, _, port = pipelines_broker.rpartition(":")
     config = ClusterConfig((Endpoint(host, int(port)),))
     plain = {name: getattr(txn, name) for name in STEPS}
@@ -86,7 +86,7 @@ def test_a_partition_is_never_given_to_two(pipelines_broker: str, monkeypatch: p
 
         def claim(name: str, transaction: txn.Transaction, granted: list[str]) -> None:
             with Cluster(config) as cluster:
-                if Claims(cluster, transaction, task=0, attempt=0).claim([PLACE]):
+                if Claims(cluster, transaction, task=0, attempt=0).claim([TOPIC_PARTITION]):
                     granted.append(name)
 
         for name in "ab":
@@ -100,10 +100,10 @@ def test_a_partition_is_never_given_to_two(pipelines_broker: str, monkeypatch: p
 
 
 def test_only_a_first_attempt_may_claim(pipelines_broker: str) -> None:
-    produce(pipelines_broker, PLACE.topic, [b"so that it exists"])
+    produce(pipelines_broker, TOPIC_PARTITION.topic, [b"so that it exists"])
     host, _, port = pipelines_broker.rpartition(":")
     with Cluster(ClusterConfig((Endpoint(host, int(port)),))) as cluster:
         transaction = cluster.run(txn.begin(cluster.state, "attempts", 60_000))
-        assert not Claims(cluster, transaction, task=0, attempt=1).claim([PLACE])
-        assert Claims(cluster, transaction, task=0, attempt=0).claim([PLACE])
-        assert not Claims(cluster, transaction, task=1, attempt=0).claim([PLACE])
+        assert not Claims(cluster, transaction, task=0, attempt=1).claim([TOPIC_PARTITION])
+        assert Claims(cluster, transaction, task=0, attempt=0).claim([TOPIC_PARTITION])
+        assert not Claims(cluster, transaction, task=1, attempt=0).claim([TOPIC_PARTITION])

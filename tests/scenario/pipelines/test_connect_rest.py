@@ -14,19 +14,20 @@ from typing import Any
 import httpx
 import pytest
 
-from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.pipelines.service.store import TOPIC, Change, Claim, PipelineStore, Stored
 from tests.scenario.pipelines.conftest import RunningService, running_service
 from tests.support.topics import consume, produce
+from tests.support.waiting import PATIENCE_S
 
 CONFIG = {"connector.class": "FilesSink", "topics": "clicks", "path": "out", "value.schema": "id BIGINT"}
 
 
 @pytest.fixture
 def http(service: RunningService) -> Any:
-    with httpx.Client(base_url=service.url, timeout=30) as client:
+    with httpx.Client(base_url=service.url, timeout=PATIENCE_S) as client:
         yield client
 
 
@@ -145,7 +146,7 @@ def test_plugins_are_listed_and_judge_configurations(http: httpx.Client) -> None
     assert fine["error_count"] == 0
 
 
-def test_a_failure_is_told_in_the_status(http: httpx.Client, service: RunningService) -> None:
+def test_a_failure_is_in_the_status(http: httpx.Client, service: RunningService) -> None:
     service.drivers.error = "the disk is full"
     http.put("/connectors/lake/config", json={**CONFIG, "restart.max_attempts": "0"})
     status = state_of(http, "lake", "FAILED")
@@ -252,19 +253,26 @@ def test_what_another_release_has_stored_concerns_that_pipeline_alone(
         for name, row in rows:
             produce(pipelines_broker, TOPIC, [row], key=name.encode())
 
-    alien = {"config": {"connector.class": "QuantumSink"}, "target": "RUNNING", "generation": 0}
+    alien = {
+        "config": {"connector.class": "QuantumSink", "url": "x://u:hunter2@h/d"},
+        "target": "RUNNING",
+        "generation": 0,
+    }
     good = {"config": CONFIG, "target": "RUNNING", "generation": 0}
     with running_service(pipelines_broker, tmp_path):
         pass
     store(("alien", alien), ("torn", {"target": "RUNNING"}), ("a", good))
     with (
         running_service(pipelines_broker, tmp_path) as service,
-        httpx.Client(base_url=service.url, timeout=30) as http,
+        httpx.Client(base_url=service.url, timeout=PATIENCE_S) as http,
     ):
         state_of(http, "a", "RUNNING")
         status = state_of(http, "alien", "FAILED")
         assert "there is no connector 'QuantumSink'" in status["connector"]["trace"]
         assert sorted(http.get("/connectors?expand=status&expand=info").json()) == ["a", "alien"]
+        for shown in ("/connectors/alien", "/connectors/alien/config", "/connectors/alien/tasks"):
+            assert "hunter2" not in http.get(shown).text
+            assert "[hidden]" in http.get(shown).text
         assert http.post("/connectors/alien/restart").status_code == 409
         assert http.get("/connectors/alien/offsets").status_code == 409
         store(("later", alien), ("torn", {}), ("service:claim", {"worker_id": "?"}), ("b", good))

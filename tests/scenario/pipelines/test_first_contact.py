@@ -10,14 +10,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import NetworkException
 from barnabas.testing.broker import run_broker
-from pyspark_barnabas.cluster import Cluster, NoBrokerAnswers
-from pyspark_barnabas.cluster_config import ClusterConfig
-from pyspark_barnabas.options import Options
-from pyspark_barnabas.reader import BatchReader
-from pyspark_barnabas.stream_reader import StreamReader
+from pyspark_barnabas.readers.batch_reader import BatchReader
+from pyspark_barnabas.readers.stream_reader import StreamReader
+from pyspark_barnabas.shared.cluster import Cluster, NoBrokerAnswers
+from pyspark_barnabas.shared.cluster_config import ClusterConfig
+from pyspark_barnabas.shared.options import Options
 
 HOURS_MS = 10_000_000
 
@@ -40,12 +40,12 @@ def options(address: str, patience_ms: int = HOURS_MS) -> Options:
     )
 
 
-def test_a_batch_says_where_nobody_answers_instead_of_waiting(nobody: str) -> None:
+def test_a_batch_without_a_broker_fails_with_the_address(nobody: str) -> None:
     with pytest.raises(NoBrokerAnswers, match=f"no broker answers at {nobody}"):
         BatchReader(options(nobody)).partitions()
 
 
-def test_a_query_that_begins_says_where_nobody_answers(nobody: str) -> None:
+def test_a_query_without_a_broker_fails_with_the_address(nobody: str) -> None:
     with pytest.raises(NoBrokerAnswers, match=f"no broker answers at {nobody}"):
         StreamReader(options(nobody)).initialOffset()
 
@@ -58,13 +58,13 @@ def test_a_query_that_runs_waits_and_says_so() -> None:
         reader.initialOffset()
     said = threading.Event()
 
-    class Heard(logging.Handler):
+    class Collected(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if "trying for another" in record.getMessage():
                 said.set()
 
-    heard = Heard()
-    logging.getLogger("pyspark_barnabas.cluster").addHandler(heard)
+    collected = Collected()
+    logging.getLogger("pyspark_barnabas.shared.cluster").addHandler(collected)
     ended: list[BaseException] = []
 
     def ask() -> None:
@@ -76,7 +76,7 @@ def test_a_query_that_runs_waits_and_says_so() -> None:
     asking = threading.Thread(target=ask)
     asking.start()
     asking.join()
-    logging.getLogger("pyspark_barnabas.cluster").removeHandler(heard)
+    logging.getLogger("pyspark_barnabas.shared.cluster").removeHandler(collected)
     assert said.is_set()
     assert isinstance(ended[0], NetworkException), "it did not wait"
 

@@ -1,4 +1,4 @@
-"""The REST interface of a service that protects it: who gets in, how the command line does, who does not."""
+"""Secured REST interface: accepted clients, the command line, and refused clients."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(service, authority, directory)
 
 
-def test_who_is_not_known_changes_and_sees_nothing(secured: Secured) -> None:
+def test_an_unknown_client_changes_and_sees_nothing(secured: Secured) -> None:
     with secured.http() as http:
         for method, path in (("GET", "/"), ("GET", "/connectors"), ("GET", "/metrics"), ("GET", "/nothing")):
             assert http.request(method, path).status_code == 401, path
@@ -173,4 +173,4 @@ def test_an_open_service_is_warned_of(tmp_path: Path) -> None:
         cli, ["pipeline", "serve", "--listen", "0.0.0.0:0", "--config", str(file), *nobody]
     )
     assert "is a broker running?" in done.output, "it got beyond its own address"
-    assert "can be reached from other machines by everybody" in done.output
+    assert "can be reached from other machines by every client" in done.output

@@ -7,16 +7,16 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.client import transaction_steps as txn
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.core import transaction_steps as txn
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
-from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.cluster_config import ClusterConfig
-from pyspark_barnabas.encode import Producer
-from pyspark_barnabas.lanes import Lane
-from pyspark_barnabas.producer import BatchSender
-from pyspark_barnabas.rows import FLUSH_BYTES, RowOptions, RowWriter
+from pyspark_barnabas.produce.encode import Producer
+from pyspark_barnabas.produce.lanes import Lane
+from pyspark_barnabas.produce.producer import BatchSender
+from pyspark_barnabas.produce.rows import FLUSH_BYTES, RowOptions, RowWriter
+from pyspark_barnabas.shared.cluster import Cluster
+from pyspark_barnabas.shared.cluster_config import ClusterConfig
 from tests.support.topics import consume, produce
 
 ROWS = 8
@@ -40,8 +40,12 @@ def test_partitions_may_join_a_transaction_while_batches_are_in_flight(pipelines
             BatchSender(cluster, transactional_id="writer"),
         )
 
-        def choose_lane(places: list[TopicPartition]) -> Lane:
-            new = [place for place in places if place not in lane.sequences]
+        def choose_lane(topic_partitions: list[TopicPartition]) -> Lane:
+            new = [
+                topic_partition
+                for topic_partition in topic_partitions
+                if topic_partition not in lane.sequences
+            ]
             cluster.run(txn.add_partitions(cluster.state, transaction, new))
             return lane
 

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import cli
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
-from barnabas.pipelines.spark import session
-from barnabas.pipelines.spark.session import SparkMissing
+from barnabas.pipelines.spark.jvm import session
+from barnabas.pipelines.spark.jvm.session import SparkMissing
 from tests.support.ports import free_port
 
 pytest.importorskip("yaml", reason="PyYAML is not installed")
@@ -59,7 +59,7 @@ def test_a_source_with_a_broker_of_its_own_that_is_not_there(spec: Path, pipelin
     spec.write_text(SPEC.replace("  schema", f"  bootstrap.servers: {place}\n  schema"))
     ended = run(spec, pipelines_broker)
     assert (ended.exit_code, place in ended.output) == (3, True), ended.output
-    # TLS is not spoken before Spark is there, but somebody must be at the door.
+    # Before Spark starts, the check needs no TLS, but a listener must accept.
     spec.write_text(
         SPEC.replace("  schema", f"  bootstrap: {place}\n  kafka: {{security.protocol: SSL}}\n  schema")
     )
@@ -78,7 +78,7 @@ def test_a_topic_that_is_not_there(spec: Path, pipelines_broker: str) -> None:
     assert ended.exit_code == 4, ended.output
     assert ended.output.splitlines()[-1] == (
         f"barnabas: {spec}:2: source.topics: there is no topic 'ordres'; did you mean 'orders'?"
-        " (make it with 'barnabas topic create ordres')"
+        " (create it with 'barnabas topic create ordres')"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is asked before Spark starts, of a cluster that asks who asks."""
+"""Connectivity checks before Spark starts, on a secured cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from barnabas.cli.main import cli
-from barnabas.pipelines.spark.reach import BrokerMissing, TopicMissing, check_topics
-from barnabas.pipelines.spark.run import Unavailable
-from barnabas.pipelines.spark.topics import ensure_topics
+from barnabas.pipelines.spark.context.connectivity_checks import BrokerMissing, TopicMissing, check_topics
+from barnabas.pipelines.spark.context.run_context import Unavailable
+from barnabas.pipelines.spark.context.topics import ensure_topics
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.pipelines.spec.validation import load_document
 from tests.support.process import ServerProcess
@@ -51,12 +51,12 @@ def test_topics_are_made_and_found_by_the_pipelines_own_credentials(broker: Secu
     ensure_topics(options, ["a-orders"])
     assert "a-orders" in AdminClient(broker.confluent()).list_topics(timeout=60).topics
     check_topics(reading(broker, "a-orders"), broker.bootstrap)
-    with pytest.raises(Unavailable, match="a topic cannot be made"):
+    with pytest.raises(Unavailable, match="a topic cannot be created"):
         ensure_topics(options, ["not-hers"])
 
 
-def test_a_wrong_password_is_told_and_not_shown(broker: SecuredBroker) -> None:
-    with pytest.raises(Unavailable, match=r"cannot be asked for its topics: .*Invalid username") as refused:
+def test_a_wrong_password_is_reported_and_not_shown(broker: SecuredBroker) -> None:
+    with pytest.raises(Unavailable, match=r"cannot list its topics: .*Invalid username") as refused:
         check_topics(reading(broker, "a-orders", "${env:WRONG}"), broker.bootstrap)
     assert not isinstance(refused.value, BrokerMissing), "a broker is running"
     assert "not-hers" not in str(refused.value)

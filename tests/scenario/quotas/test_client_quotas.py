@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import ThrottlingQuotaExceeded, UnknownTopicOrPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_client_quotas import (
@@ -33,6 +33,7 @@ from tests.support.in_process import (
     in_process_broker,
     produce_request,
 )
+from tests.support.waiting import PATIENCE_S
 from tests.support.wire import content
 
 RECORD_BYTES = 20_000
@@ -78,7 +79,7 @@ async def test_a_producer_above_its_quota_is_answered_and_then_not_read(broker: 
 async def test_a_quota_of_one_is_not_felt_by_others(broker: InProcessBroker) -> None:
     await limit(broker, producer_byte_rate=1)
     assert (await produce(broker)).throttle_time_ms > 60_000
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         other = await Channel.connect(broker.address)
         await other.send(MetadataRequest(topics=None), MetadataResponse)
         other.close()

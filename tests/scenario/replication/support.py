@@ -15,38 +15,40 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from barnabas.client.channel import Channel
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.coordination import BadVersion
-from barnabas.cluster.isr_store import Joining
-from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.cluster.znodes import PartitionState
+from barnabas.client.aio.channel import Channel
+from barnabas.cluster.coordination.contract import BadVersion
+from barnabas.cluster.metadata.cache import MetadataCache
+from barnabas.cluster.stores.isr_store import Joining
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.cluster.znodes.layout import PartitionState
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import NetworkException
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import Background, InlineBackground
 from barnabas.handlers import APIS
 from barnabas.network.server import Server
-from barnabas.node.replication_io import ReplicationTasks
-from barnabas.node.runtime import LoopScheduler, ThreadBackground, TimerDriver
+from barnabas.node.background_threads import ThreadBackground
+from barnabas.node.membership.replication_io import ReplicationTasks
+from barnabas.node.runtime import LoopScheduler, TimerDriver
 from barnabas.protocol.messages import fetch, leader_and_isr, produce, stop_replica, update_metadata
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
 from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
-from barnabas.replication.leader.lease import LeadershipLease
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.lease import LeadershipLease
+from barnabas.replication.partition.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.services import Services
 from barnabas.security.acl.authorizer import AllowAll
-from barnabas.storage.environment import Environment, LogDirectory
+from barnabas.storage.files.environment import Environment, LogDirectory
 from barnabas.storage.log_manager import LogManager
 from tests.support.settings import broker_config, log_config, unlimited
+from tests.support.waiting import PATIENCE_S
 
 Response = TypeVar("Response", bound=Message)
 
@@ -54,7 +56,6 @@ TOPIC = "topic"
 TOPIC_ID = Uuid(bytes(range(16)))
 ZERO = TopicPartition(TOPIC, 0)
 ONE = TopicPartition(TOPIC, 1)
-PATIENCE_S = 30.0
 
 QUICK = broker_config(
     replica_lag_time_max_ms=30_000, replica_fetch_wait_max_ms=50, replica_fetch_backoff_ms=50
@@ -71,7 +72,11 @@ class MemoryIsrStore:
         """While it is there and not set, writes wait."""
 
     async def write(
-        self, topic_partition: TopicPartition, state: PartitionState, joining: Joining | None = None
+        self,
+        topic_partition: TopicPartition,
+        state: PartitionState,
+        joining: Joining | None = None,
+        withdrawn: PartitionState | None = None,
     ) -> int:
         self.joined.append(joining)
         if self.gate is not None:
@@ -147,12 +152,13 @@ class Member:
         self.metadata = MetadataCache("cluster")
         self._scheduler = LoopScheduler(loop)
         environment = Environment(
-            self.files, self.clock, random.Random(self.id), self._scheduler, self.background
+            self.files, self.clock, random.Random(self.id), self._scheduler, self.background, broker_config()
         )
         self.logs = LogManager(
             broker_config(log_dirs=self.directory),
             environment,
             lambda _: self.config,
+            metrics=self.metrics,
         )
         self.logs.on_directory_failed.append(self._directory_failed)
         self.logs.open()
@@ -177,12 +183,12 @@ class Member:
             broker_epoch=lambda: self.epoch,
             scheduler=self._scheduler,
             background=self._threads,
-            settings=self.settings,
+            config=self.settings,
         )
         services = Services(
             broker_id=self.id,
             cluster_id="cluster",
-            settings=cast("Any", _Settings()),
+            config=cast("Any", _Settings()),
             clock=self.clock,
             apis=APIS,
             features={},
@@ -198,7 +204,7 @@ class Member:
             producer_ids=cast("Any", None),
             groups=cast("Any", None),
             transactions=cast("Any", None),
-            transaction_membership=cast("Any", None),
+            add_partitions_to_txn_manager=cast("Any", None),
             markers=cast("Any", None),
             internal_topics=cast("Any", None),
             controller=cast("Any", None),
@@ -208,7 +214,13 @@ class Member:
             address_of=cast("Any", None),
         )
         self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
-        self._server = Server(clock=self.clock, scheduler=self._scheduler, metrics=self.metrics)
+        self._server = Server(
+            clock=self.clock,
+            scheduler=self._scheduler,
+            metrics=self.metrics,
+            config=broker_config(),
+            background=InlineBackground(),
+        )
         (listener,) = self._server.bind([ListenerEndpoint("PLAINTEXT", Endpoint("127.0.0.1", 0))])
         self.address = listener.bound.endpoint
         self._server.start(loop, self._dispatcher.dispatch)
@@ -355,7 +367,7 @@ class Trio:
         keys: Sequence[TopicPartition] = (ZERO,),
         tell: Iterable[int] | None = None,
     ) -> dict[int, leader_and_isr.LeaderAndIsrResponse]:
-        """Decide who leads, in the store and at every broker that is up (or those of `tell`)."""
+        """Elect a leader, in the store and at every broker that is up (or those of `tell`)."""
         assigned = list(replicas or sorted(self.members))
         for key in keys:
             known = self.store.states.get(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.records.builder import build_batch
+from barnabas.storage.files.names import LOG
 from barnabas.storage.log.aborted_transactions import aborted_transactions
-from barnabas.storage.names import LOG
 from tests.scenario.replication.support import TOPIC, ZERO, Trio, eventually, trio
 from tests.unit.storage.support import end_transaction
 
@@ -58,7 +59,7 @@ async def test_kip_101_a_follower_that_restarts_keeps_records_above_its_high_wat
         assert follower.partition().log.high_watermark == 2
 
 
-async def test_kip_101_a_former_leader_drops_what_the_new_leader_never_had(tmp_path: Path) -> None:
+async def test_kip_101_a_previous_leader_drops_what_the_new_leader_never_had(tmp_path: Path) -> None:
     """Scenario 2: both lost power, the follower came back first and without the last record. The
     same offset then has two records; the epoch tells them apart."""
     async with trio(tmp_path, 2) as cluster:
@@ -82,7 +83,7 @@ async def test_kip_101_a_former_leader_drops_what_the_new_leader_never_had(tmp_p
 
 
 async def _lead_alone(cluster: Trio, leader: int, epoch: int, *values: bytes) -> None:
-    """An unclean election that only the leader hears of."""
+    """Unclean election of which only the leader is notified."""
     await cluster.lead(leader, epoch=epoch, isr=[leader], tell=[leader])
     for value in values:
         assert (await cluster[leader].produce(value, acks=1)).error_code == 0
@@ -137,6 +138,50 @@ async def test_sequences_are_known_to_the_next_leader(tmp_path: Path) -> None:
         gap = await cluster[2].produce(b"9", producer_id=77, producer_epoch=0, base_sequence=9)
         assert gap.error_code == OutOfOrderSequenceNumber.code
         assert cluster[2].end() == cluster[3].end() == 4
+
+
+async def test_sequences_are_known_after_every_replica_was_killed(tmp_path: Path) -> None:
+    """A client with five requests in flight has no answer to any, and sends all five again in order. After
+    OUT_OF_ORDER_SEQUENCE_NUMBER it would take a new epoch and write them a second time."""
+    producer: dict[str, Any] = {"producer_id": 77, "producer_epoch": 0}
+    async with trio(tmp_path) as cluster:
+        await cluster.lead(1, epoch=0)
+        for sequence in range(7):
+            await cluster[1].produce(b"%d" % sequence, **producer, base_sequence=sequence)
+        for number in (1, 2, 3):
+            await cluster[number].kill()
+        for number in (1, 2, 3):
+            await cluster[number].restart()
+        await cluster.lead(2, epoch=1)
+        for sequence in range(2, 7):
+            again = await cluster[2].produce(b"%d" % sequence, **producer, base_sequence=sequence)
+            assert (again.error_code, again.base_offset) == (0, sequence)
+        gap = await cluster[2].produce(b"8", **producer, base_sequence=8)
+        assert gap.error_code == OutOfOrderSequenceNumber.code, "7 was refused or lost on its way"
+        after = [await cluster[2].produce(b"%d" % each, **producer, base_sequence=each) for each in (7, 8)]
+        assert [(each.error_code, each.base_offset) for each in after] == [(0, 7), (0, 8)]
+
+
+async def test_a_second_failover_brings_back_what_the_first_one_lost(tmp_path: Path) -> None:
+    """With acks=1 a record may survive that the leader in between never had, and the record that this leader
+    acknowledged at the same offset is lost. All three brokers are in sync, and each leads rightly."""
+    async with trio(tmp_path) as cluster:
+        await cluster.lead(1, epoch=0)
+        await cluster[1].produce(b"all")
+        cluster.cut_link(2, 1)
+        assert (await cluster[1].produce(b"one", acks=1)).base_offset == 1
+        await eventually(lambda: cluster[3].end() == 2)
+        await cluster[1].kill()
+        cluster.cut_link(3, 2)
+        await cluster.lead(2, epoch=1, isr=[2, 3])
+        assert (await cluster[2].produce(b"two", acks=1)).base_offset == 1
+        await cluster.lead(3, epoch=2, isr=[2, 3])
+        await eventually(lambda: cluster[2].bytes_of() == cluster[3].bytes_of())
+        assert b"one" in cluster[2].bytes_of()
+        assert b"two" not in cluster[2].bytes_of()
+        for number in (2, 3):
+            epochs = cluster[number].partition().log.leader_epochs.entries
+            assert epochs == [(0, 0)], "epoch 1 leaves no trace"
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -1,4 +1,4 @@
-"""A follower's troubles: lost offsets, damaged answers, slow disks, quotas."""
+"""Followers in trouble: lost offsets, damaged responses, slow disks, quotas."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
-from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower, StaleControllerEpoch
+from barnabas.client.aio.channel import Channel
+from barnabas.core.errors import KafkaStorageError, NotLeaderOrFollower, RequestTimedOut, StaleControllerEpoch
 from barnabas.core.ids import ZERO_UUID, BrokerId, TopicPartition
-from barnabas.core.metrics import Gauge
+from barnabas.core.reporting.metrics import Gauge, render_prometheus
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -27,9 +27,9 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.replication.leader.replica_selector import RACK_AWARE_SELECTOR
-from barnabas.replication.throttle import UNTHROTTLED
+from barnabas.replication.partition.throttle import UNTHROTTLED
+from barnabas.storage.files.names import LOG
 from barnabas.storage.log.log import Log
-from barnabas.storage.names import LOG
 from tests.scenario.replication import support
 from tests.scenario.replication.support import ONE, TOPIC, ZERO, Member, Trio, eventually, trio
 from tests.support.background import ManualBackground
@@ -55,6 +55,20 @@ async def test_deleted_records_go_everywhere(tmp_path: Path) -> None:
             await cluster[1].produce(b"%d" % number)
         assert await delete_before(cluster[1], 3) == 3
         assert [cluster[each].partition().log.log_start_offset for each in (1, 2, 3)] == [3, 3, 3]
+
+
+async def test_a_deletion_times_out_while_a_live_follower_does_not_fetch(tmp_path: Path) -> None:
+    async with trio(tmp_path, 2) as cluster:
+        await cluster.lead(1, epoch=0)
+        await cluster[1].produce(b"record")
+        await cluster[2].kill()
+        ask = DeleteRecordsPartition(partition_index=0, offset=1)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=TOPIC, partitions=[ask])], timeout_ms=50
+        )
+        answer = await cluster[1].ask(request, DeleteRecordsResponse)
+        (part,) = answer.topics[0].partitions
+        assert (part.error_code, part.low_watermark) == (RequestTimedOut.code, -1)
 
 
 async def test_a_follower_that_was_away_too_long_starts_over(tmp_path: Path) -> None:
@@ -130,7 +144,7 @@ async def test_a_damaged_partition_does_not_hold_up_the_others(tmp_path: Path) -
 
 
 async def test_a_follower_claims_only_what_its_disk_has(tmp_path: Path) -> None:
-    """With flush.messages, to fetch from an offset says that everything before it is on disk."""
+    """With flush.messages, a fetch offset promises that everything below it is on disk."""
     async with trio(tmp_path, 2, flush_messages=1) as cluster:
         await cluster[2].stop()
         disk = cluster[2].background = ManualBackground()
@@ -246,7 +260,7 @@ async def test_nothing_is_acknowledged_when_the_lease_has_run_out(tmp_path: Path
         first.close()
 
 
-async def test_a_leader_of_a_former_session_promises_nothing_until_it_is_confirmed(tmp_path: Path) -> None:
+async def test_a_leader_of_a_previous_session_promises_nothing_until_it_is_confirmed(tmp_path: Path) -> None:
     """Its new session is alive, and the controller may have elected another before."""
     async with trio(tmp_path, 2, lease_expires_ms=lambda: float("inf")) as cluster:
         await cluster.lead(1, epoch=0)
@@ -356,6 +370,34 @@ async def test_figures_show_what_is_not_in_sync(tmp_path: Path) -> None:
         (directory,) = cluster[2].logs.directories
         directory.fail(OSError(5, "Input/output error"))
         assert figure(2, "kafka_offline_replicas") == 1
+
+
+async def test_the_bytes_of_replication_are_those_of_the_logs(tmp_path: Path) -> None:
+    async with trio(tmp_path) as cluster:
+        await cluster.lead(1, epoch=0)
+        for _ in range(5):
+            await cluster[1].produce(b"x" * 100)
+        size_bytes = cluster[1].partition().log.segments.size_bytes
+        counters = [cluster[broker_id].partition().metrics for broker_id in (1, 2, 3)]
+        assert [each.replication_bytes_in.value for each in counters] == [0, size_bytes, size_bytes]
+        assert counters[0].replication_bytes_out.value == 2 * size_bytes
+        assert counters[0].bytes_out.value == 0
+
+
+async def test_the_lag_of_a_follower_is_what_the_leader_has_committed_beyond_its_end(tmp_path: Path) -> None:
+    async with trio(tmp_path) as cluster:
+        await cluster.lead(1, epoch=0)
+        await cluster[1].produce(b"value")
+        fetchers = cluster[2].replicas.fetchers
+        assert list(fetchers.lags()) == [(1, ZERO, 0)]
+        followed = fetchers._by_partition[ZERO].fetcher._followed[ZERO]
+        followed.high_watermark = followed.partition.log.log_end_offset + 41
+        assert list(fetchers.lags()) == [(1, ZERO, 41)]
+        assert fetchers.max_lag == 41
+        page = render_prometheus(cluster[2].metrics)
+        labels = f'partition="0",source_broker="1",topic="{TOPIC}"'
+        assert f"kafka_replica_fetcher_consumer_lag{{{labels}}} 41\n" in page
+        assert "kafka_replica_fetcher_max_lag 41\n" in page
 
 
 async def test_topics_without_ids_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What the controller orders, and orders that come too late."""
+"""LeaderAndIsr and StopReplica, in time and too late."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.channel import Channel
-from barnabas.cluster.znodes import PartitionState
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.aio.channel import Channel
+from barnabas.cluster.znodes.layout import PartitionState
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -83,14 +83,14 @@ async def test_a_leader_that_does_not_know_yet_is_complained_of_once(
     keys = [TopicPartition(TOPIC, number) for number in range(40)]
     async with trio(tmp_path, 2) as cluster:
         await cluster.lead(2, epoch=0, keys=keys, tell=[1])
-        await eventually(lambda: "and 37 more: broker 2 says" in caplog.text)
+        await eventually(lambda: "and 37 more: broker 2 refuses the fetch" in caplog.text)
         await cluster.lead(2, epoch=1, keys=keys)
         produced = await cluster[2].produce(b"record", key=keys[-1])
         assert (produced.error_code, cluster[1].end(keys[-1])) == (0, 1)
-        assert caplog.text.count("broker 2 says") < len(keys) / 4
+        assert caplog.text.count("broker 2 refuses the fetch") < len(keys) / 4
 
 
-async def test_a_former_controller_is_refused(tmp_path: Path) -> None:
+async def test_a_previous_controller_is_refused(tmp_path: Path) -> None:
     async with trio(tmp_path, 1) as cluster:
         cluster.controller_epoch = 5
         await cluster.lead(1, epoch=3)
@@ -141,7 +141,7 @@ async def test_another_topic_of_the_same_name_is_refused(tmp_path: Path) -> None
 async def test_coordinators_hear_who_leads_their_partitions(tmp_path: Path) -> None:
     async with trio(tmp_path, 2) as cluster:
         listener = Listener(TOPIC)
-        cluster[1].replicas.local.tell_leadership(listener)
+        cluster[1].replicas.local.notify_leadership(listener)
         await cluster.lead(1, epoch=0)
         await cluster.lead(2, epoch=1)
         await cluster.lead(1, epoch=2)
@@ -151,7 +151,7 @@ async def test_coordinators_hear_who_leads_their_partitions(tmp_path: Path) -> N
 async def test_the_controllers_isr_replaces_ours_within_an_epoch(tmp_path: Path) -> None:
     async with trio(tmp_path) as cluster:
         listener = Listener(TOPIC)
-        cluster[1].replicas.local.tell_leadership(listener)
+        cluster[1].replicas.local.notify_leadership(listener)
         await cluster.lead(1, epoch=0)
         await cluster[1].produce(b"value")
         cluster.cut_link(3, 1)

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from barnabas.cluster.isr_store import Joining
+from barnabas.cluster.stores.isr_store import Joining
 from barnabas.core.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
 from barnabas.core.ids import BrokerId
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -42,7 +42,7 @@ async def test_acks_all_waits_for_every_in_sync_replica(tmp_path: Path) -> None:
         assert cluster[3].end() == 2
 
 
-async def test_acks_one_waits_for_nobody(tmp_path: Path) -> None:
+async def test_acks_one_waits_for_no_follower(tmp_path: Path) -> None:
     async with trio(tmp_path) as cluster:
         await cluster.lead(1, epoch=0)
         cluster.cut_link(2, 1)

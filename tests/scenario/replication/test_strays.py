@@ -1,4 +1,4 @@
-"""Replicas that were taken from a broker while it was gone."""
+"""Stray replicas, which were taken from a broker while it was down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.topics import create_topic
+from barnabas.cluster.stores.topics import create_topic
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.node.broker import Broker
 from tests.scenario.replication.support import eventually

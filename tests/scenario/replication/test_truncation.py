@@ -1,4 +1,4 @@
-"""After an election many logs are cut at once: together, and not by the loop's leave."""
+"""Truncation of many logs after an election: together, and without blocking the loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from barnabas.core.files import DataFile, RealFile, RealFiles
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.checkpoints import RECOVERY_POINTS
+from barnabas.storage.files.checkpoints import RECOVERY_POINTS
 from tests.scenario.replication.support import TOPIC, eventually, trio
 
 KEYS = [TopicPartition(TOPIC, number) for number in range(60)]
@@ -24,7 +24,7 @@ class _WatchedFile(RealFile):
 
 
 class WatchedFiles(RealFiles):
-    """Counts the recovery points that are written, and says which threads synced records."""
+    """Counts written recovery points, and notes the threads that sync records."""
 
     def __init__(self) -> None:
         self.checkpoints = 0

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from barnabas.client.channel import Channel
-from barnabas.client.opening import open_session
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.aio.channel import Channel
+from barnabas.client.core.handshake import open_session
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -24,6 +24,7 @@ from barnabas.security.acl.vocabulary import (
     Permission,
     ResourceType,
 )
+from tests.support.waiting import PATIENCE_S
 
 BROKER_HOST, ADMIN_HOST, CALLER_HOST = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 ANONYMOUS = "User:ANONYMOUS"
@@ -116,7 +117,7 @@ async def until_known(channel: Channel, count: int, host: str = CALLER_HOST) -> 
         operation=1,
         permission_type=1,
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             listed = await channel.send(request, DescribeAclsResponse)
             if sum(len(resource.acls) for resource in listed.resources) == count:

@@ -59,7 +59,7 @@ from barnabas.protocol.messages import (
     txn_offset_commit,
     write_txn_markers,
 )
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from tests.support.wire import batch
 
 TOPIC, GROUP, TRANSACTION = "orders", "readers", "payments"

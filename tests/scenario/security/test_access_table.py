@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from barnabas.requests.access import ACCESS, Check, Denied
 from barnabas.security.acl.vocabulary import DENIED
 from tests.scenario.security.callers import SETTINGS
@@ -28,7 +28,6 @@ ELSEWHERE = frozenset(
         ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.UPDATE_FEATURES,
     }
 )
 """Tried with what they are about."""

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import ZERO_UUID
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import Field
 from barnabas.protocol.messages import request_class, response_class
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Field
+from barnabas.protocol.schema.message import Message
 from barnabas.testing.broker import run_broker
 from tests.support import wire
 from tests.support.embedded_cluster import cluster_broker, shared_store

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import name_of
-from barnabas.network.sockets import SYSTEM_SOCKETS
+from barnabas.network.transport.sockets import SYSTEM_SOCKETS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.describe_acls import DescribeAclsResponse

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.client.security_settings import SecuritySettings
-from barnabas.cluster.topics import create_topic
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.client.security.settings import SecuritySettings
+from barnabas.cluster.stores.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.ids import TopicPartition, Uuid
@@ -77,7 +77,7 @@ async def test_a_follower_logs_in_to_its_leader_again_and_again(
             await asyncio.sleep(0.6 * SESSION_MS / 1_000)
 
 
-async def test_a_broker_with_a_wrong_password_follows_nobody(
+async def test_a_broker_with_a_wrong_password_follows_no_leader(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     key = "listener.name.sasl_plaintext.plain.sasl.jaas.config"

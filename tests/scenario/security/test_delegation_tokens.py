@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from barnabas.client.channel import Channel
-from barnabas.client.security_settings import SecuritySettings
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.aio.channel import Channel
+from barnabas.client.security.settings import SecuritySettings
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import (
     DelegationTokenAuthDisabled,
     DelegationTokenAuthorizationFailed,
@@ -126,6 +126,17 @@ async def test_who_has_a_token_logs_in_as_its_owner(broker: RunningBroker) -> No
                 pass
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_clients_of_every_version_make_tokens_and_see_them(broker: RunningBroker, version: int) -> None:
+    async with logged_in(broker) as admin:
+        request = CreateDelegationTokenRequest(max_lifetime_ms=-1)
+        token = await admin.send(request, CreateDelegationTokenResponse, version_max=version)
+        assert name_of(token.error_code) == "NONE"
+        every = DescribeDelegationTokenRequest(owners=None)
+        found = await admin.send(every, DescribeDelegationTokenResponse, version_max=version)
+        assert token.token_id in {each.token_id for each in found.tokens}
+
+
 async def test_tokens_are_renewed_and_ended_by_those_who_may(broker: RunningBroker) -> None:
     async with logged_in(broker) as admin, logged_in(broker, "bob", "builder") as bob:
         shared, own = await create(admin, "bob"), await create(admin)
@@ -140,7 +151,7 @@ async def test_tokens_are_renewed_and_ended_by_those_who_may(broker: RunningBrok
         assert await described(bob) == set()
 
 
-async def test_a_token_for_somebody_else_is_made_by_who_may(broker: RunningBroker) -> None:
+async def test_a_token_for_another_user_needs_the_right_to_create_it(broker: RunningBroker) -> None:
     """KIP-373."""
     async with logged_in(broker) as admin, logged_in(broker, "bob", "builder") as bob:
         refused = await create(bob, owner=ADMIN)

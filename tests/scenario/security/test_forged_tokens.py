@@ -94,7 +94,7 @@ def test_no_token_is_believed_for_what_it_says_of_itself(
             assert connection.is_closed_by_peer(), name
 
 
-def test_a_token_is_for_nobody_else(bearer_broker: RunningBroker, issuer: RSAKey) -> None:
+def test_a_token_is_for_no_other_user(bearer_broker: RunningBroker, issuer: RSAKey) -> None:
     """CVE-2017-12610, for tokens."""
     token, _ = bearer(issuer)
     with connected(bearer_broker) as connection:

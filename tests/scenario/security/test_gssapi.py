@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.channel import Channel
-from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.client.security_settings import SecuritySettings
-from barnabas.cluster.topics import create_topic
+from barnabas.client.aio.channel import Channel
+from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.client.security.settings import SecuritySettings
+from barnabas.cluster.stores.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import InvalidConfig, SaslAuthenticationFailed, TopicAuthorizationFailed
 from barnabas.core.ids import Uuid
-from barnabas.node.inter_broker_security import inter_broker_settings
+from barnabas.node.security.inter_broker_security import inter_broker_settings
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.testing.broker import RunningBroker
 from tests.scenario.replication.support import eventually
@@ -214,7 +214,7 @@ def test_no_other_layer(
 
 
 @pytest.mark.parametrize("name", ["", "admin", "alice@EXAMPLE.COM"])
-def test_nobody_acts_as_somebody_else(
+def test_no_client_acts_as_another_user(
     broker: RunningBroker, mallory: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("KRB5CCNAME", mallory)

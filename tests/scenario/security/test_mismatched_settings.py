@@ -23,7 +23,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS = "a listener with TLS does that; if it is one, set security.protocol={}"
 NO_TLS = "a listener without TLS does that; if it is one, security.protocol is {}"
 LOGIN = "a listener that asks for a login does that; if it is one, set security.protocol={},"
-NO_LOGIN = "asks for no login by SASL here: security.protocol is {} there"
+NO_LOGIN = "has a listener without SASL here: security.protocol is {} there"
 
 HEARD = {
     ("PLAINTEXT", "SSL"): TLS.format("SSL"),

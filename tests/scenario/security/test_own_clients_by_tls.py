@@ -12,10 +12,10 @@ import trustme
 from click.testing import CliRunner
 
 from barnabas.cli.main import cli
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.client.security_settings import SecuritySettings
-from barnabas.cluster.topics import create_topic
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.client.security.settings import SecuritySettings
+from barnabas.cluster.stores.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.ids import TopicPartition, Uuid

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.producer import OutgoingRecord, Producer
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import KafkaError
 from barnabas.records.batch import iterate_batches
 from barnabas.records.record import iterate_records

@@ -78,7 +78,8 @@ def type_what_is_printed(process: ServerProcess) -> None:
 
 def librdkafka(tmp_path: Path, user: str, **more: Any) -> dict[str, Any]:
     file = tmp_path / "data" / "secure" / f"{user}.librdkafka.properties"
-    settings = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    lines = (line for line in file.read_text().splitlines() if not line.startswith("#"))
+    settings = dict(line.split("=", 1) for line in lines)
     return {**settings, "log_level": 0, **more}
 
 

@@ -7,7 +7,7 @@ import datetime as dt
 import ssl
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from barnabas.testing.broker import run_broker
 from tests.support.broker import BarnabasBroker
+from tests.support.waiting import ATTEMPT_S, PATIENCE_S, eventually
 
-EVENTUALLY_S = 60.0
 MESSAGES = [b"%05d" % number + b"x" * 20_000 for number in range(300)]
 
 
@@ -98,7 +98,7 @@ def send_by_confluent(cluster: Cluster, topic: str) -> None:
     producer = Producer(cluster.confluent(cluster.issue("alice")))
     for message in MESSAGES:
         producer.produce(topic, message, partition=0, on_delivery=note)
-    assert producer.flush(EVENTUALLY_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert failed == []
 
 
@@ -109,7 +109,7 @@ def test_librdkafka(cluster: Cluster) -> None:
     )
     consumer.subscribe(["confluent"])
     seen: list[bytes | None] = []
-    deadline = time.monotonic() + EVENTUALLY_S
+    deadline = time.monotonic() + PATIENCE_S
     while len(seen) < len(MESSAGES) and time.monotonic() < deadline:
         seen += [message.value() for message in consumer.consume(500, 1.0)]
     consumer.close()
@@ -127,10 +127,10 @@ def test_kafka_python(cluster: Cluster) -> None:
     }
     producer = KafkaProducer(**secured)
     for sent in [producer.send("kafka-python", message, partition=0) for message in MESSAGES]:
-        sent.get(EVENTUALLY_S)
+        sent.get(PATIENCE_S)
     producer.close()
     consumer = KafkaConsumer(
-        "kafka-python", auto_offset_reset="earliest", consumer_timeout_ms=int(EVENTUALLY_S * 1_000), **secured
+        "kafka-python", auto_offset_reset="earliest", consumer_timeout_ms=int(PATIENCE_S * 1_000), **secured
     )
     seen = [next(consumer).value for _ in MESSAGES]
     consumer.close()
@@ -149,17 +149,23 @@ async def test_aiokafka(cluster: Cluster) -> None:
         for message in MESSAGES:
             await producer.send("aiokafka", message, partition=0)
     async with AIOKafkaConsumer("aiokafka", auto_offset_reset="earliest", **secured) as consumer:
-        async with asyncio.timeout(EVENTUALLY_S):
+        async with asyncio.timeout(PATIENCE_S):
             seen = [(await consumer.getone()).value for _ in MESSAGES]
     assert seen == MESSAGES
 
 
-def refusal(cluster: Cluster, settings: dict[str, Any]) -> str:
-    """What the log of the broker says of a client that cannot get in."""
-    before = len(cluster.broker.output_text())
+def assert_refused(cluster: Cluster, settings: dict[str, Any], reason: str) -> None:
+    """A client does not get in, and the log of the broker says why."""
+    before = cluster.broker.output_text().count(reason)
+    client = AdminClient(settings)
     with pytest.raises(KafkaException):
-        AdminClient(settings).list_topics(timeout=5)
-    return cluster.broker.output_text()[before:]
+        client.list_topics(timeout=1)
+    # The client connects again and again, also after its call has timed out.
+    eventually(
+        lambda: cluster.broker.output_text().count(reason) > before, reason, report=cluster.broker.output_text
+    )
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=1)
 
 
 def test_a_listener_with_a_name_is_told_by_its_name(tmp_path: Path) -> None:
@@ -181,53 +187,67 @@ def test_a_listener_with_a_name_is_told_by_its_name(tmp_path: Path) -> None:
             }
         )
         producer.produce("named", b"x")
-        assert producer.flush(EVENTUALLY_S) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
 
 def test_who_shows_no_certificate_is_refused(cluster: Cluster) -> None:
-    assert "it has shown no certificate" in refusal(cluster, cluster.confluent(None))
+    assert_refused(cluster, cluster.confluent(None), "the client sent no certificate")
 
 
 def test_a_certificate_of_another_authority_is_refused(cluster: Cluster) -> None:
     path = cluster.directory / "mallory.pem"
     stranger = trustme.CA().issue_cert("127.0.0.1", common_name="mallory")
     stranger.private_key_and_cert_chain_pem.write_to_path(str(path))
-    assert "its certificate is not accepted" in refusal(cluster, cluster.confluent(str(path)))
+    assert_refused(cluster, cluster.confluent(str(path)), "the client's certificate is not accepted")
 
 
 def test_a_certificate_that_has_expired_is_refused(cluster: Cluster) -> None:
     yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
     expired = cluster.issue("late", not_after=yesterday)
-    assert "certificate has expired" in refusal(cluster, cluster.confluent(expired))
+    assert_refused(cluster, cluster.confluent(expired), "certificate has expired")
 
 
 def test_a_client_that_does_not_know_the_authority_refuses(cluster: Cluster) -> None:
     other = cluster.directory / "other-ca.pem"
     trustme.CA().cert_pem.write_to_path(str(other))
     settings = cluster.confluent(cluster.issue("alice")) | {"ssl.ca.location": str(other)}
-    assert "it refused the handshake" in refusal(cluster, settings)
+    assert_refused(cluster, settings, "the client refused the handshake")
 
 
 def test_certificates_change_under_load_without_a_failed_produce(cluster: Cluster) -> None:
+    """One connection writes before, while and after the listener changes; new connections get in, too."""
     failed: list[object] = []
+    sent, delivered = 0, 0
 
     def note(error: object, _: object) -> None:
+        nonlocal delivered
         if error is not None:
             failed.append(error)
+        delivered += 1
+
+    def renewals() -> int:
+        return cluster.broker.output_text().count("the listener SSL has new certificates")
 
     settings = cluster.confluent(cluster.issue("alice"))
     producer = Producer(settings | {"retries": 0, "linger.ms": 0})
-    deadline = time.monotonic() + EVENTUALLY_S
-    renewals, sent = 0, 0
+
+    def write_until(holds: Callable[[], bool]) -> None:
+        def writes() -> bool:
+            nonlocal sent
+            producer.produce("renewal", b"x", on_delivery=note)
+            producer.poll(0)
+            sent += 1
+            return holds()
+
+        eventually(writes, report=cluster.broker.output_text)
+
+    before = renewals()
+    write_until(lambda: delivered > 10)
     cluster.issue("broker")
-    while renewals < 1 and time.monotonic() < deadline:
-        producer.produce("renewal", b"x", on_delivery=note)
-        producer.poll(0.01)
-        sent += 1
-        renewals = cluster.broker.output_text().count("the listener SSL has new certificates")
-    AdminClient(settings).list_topics(timeout=10)
-    producer.produce("renewal", b"x", on_delivery=note)
-    assert producer.flush(EVENTUALLY_S) == 0
-    assert renewals == 1
-    assert sent > 10
+    write_until(lambda: renewals() > before)
+    sent_before = sent
+    write_until(lambda: delivered > sent_before + 10)
+    eventually(lambda: AdminClient(settings).list_topics(timeout=ATTEMPT_S))
+    assert producer.flush(PATIENCE_S) == 0
+    assert renewals() == before + 1
     assert failed == []

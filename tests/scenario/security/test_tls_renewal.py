@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.metrics import render_prometheus
+from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.node.broker import Broker
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -26,6 +26,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.security.tls import listeners
 from barnabas.security.tls.settings import TlsSettings
+from tests.support.waiting import PATIENCE_S
 
 READ_BY_TLS_LISTENERS: Mapping[str, Callable[[TlsSettings], object]] = {
     "ssl.keystore.type": lambda settings: settings.keys.type,
@@ -175,16 +176,16 @@ async def test_a_file_that_changes_is_read_again(secured: Secured, caplog: pytes
     path = secured.directory / "first.pem"
     good = path.read_bytes()
     path.write_text("half of a")
-    async with asyncio.timeout(30):
-        while "the certificates stay as they were" not in caplog.text:  # noqa: ASYNC110
+    async with asyncio.timeout(PATIENCE_S):
+        while "the previous certificates stay in use" not in caplog.text:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert await secured.shown_serial() == first
     os.replace(secured.issue("second.pem"), path)  # noqa: PTH105
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while await secured.shown_serial() == first:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     path.write_bytes(good)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while await secured.shown_serial() != first:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

@@ -71,7 +71,7 @@ def test_a_client_logs_in_with_the_file_of_a_token(
     assert CliRunner().invoke(cli, ["topic", "list", *by_token]).exit_code == 0
     refused = token("create", *by_token)
     assert refused.exit_code == 1
-    assert "tokens are for who has logged in, and not by a token" in refused.output
+    assert "a token needs a login by SASL or TLS, and not by another token" in refused.output
 
     listed = token("list", *access)
     assert shown["token"] in listed.output
@@ -112,7 +112,7 @@ def test_who_may_renew_does(broker: RunningBroker, access: list[str], tmp_path: 
     ("arguments", "reason"),
     [
         (["create", "--renewer", "bob"], "is not a principal"),
-        (["create", "--renewer", "Group:bob"], "is not a user"),
+        (["create", "--renewer", "Group:bob"], "is not a principal"),
         (["create", "--lifetime", "soon"], "is not a time"),
         (["renew", "x", "--period", "1w"], "is not a time"),
     ],

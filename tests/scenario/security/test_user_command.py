@@ -65,3 +65,46 @@ def test_users_before_the_first_start_and_while_a_broker_runs(tmp_path: Path) ->
 def test_no_password_no_user(tmp_path: Path) -> None:
     assert invoke("user", "add", "root", "--data-dir", str(tmp_path / "data")).exit_code == 2
     assert invoke("user", "add", "root", "--iterations", "10").exit_code == 2
+
+
+JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="root" password="first";'
+
+
+def test_a_user_gets_the_mechanisms_that_the_listeners_offer(tmp_path: Path) -> None:
+    """A credential by another mechanism is refused at each login, though the command said that it works."""
+    data, strong = tmp_path / "data", "SCRAM-SHA-512"
+    added = invoke("user", "add", "root", "--mechanism", strong, "--data-dir", str(data), stdin="first\n")
+    assert added.exit_code == 0, added.output
+    settings = {
+        "listeners": SETTINGS["listeners"],
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": strong,
+        "sasl.mechanism.inter.broker.protocol": strong,
+        f"listener.name.sasl_plaintext.{strong.lower()}.sasl.jaas.config": JAAS,
+    }
+    file = tmp_path / "client.properties"
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={strong}\nsasl.jaas.config={JAAS}\n")
+    with run_broker(settings, data_dir=data) as broker:
+        access = ("--bootstrap", broker.bootstrap, "--command-config", str(file))
+        added = invoke("user", "add", "alice", *access, stdin="wonder\n")
+        assert added.output == "user alice can log in by SCRAM-SHA-512\n"
+        AdminClient(confluent(broker, strong, "alice", "wonder")).list_topics(timeout=TIMEOUT_S)
+
+
+def test_a_client_in_the_clear_adds_users_for_every_listener(tmp_path: Path) -> None:
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:0,{SETTINGS['listeners']}",
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required"
+            ' username="a" password="b" user_a="b";'
+        ),
+    }
+    with run_broker(settings, data_dir=tmp_path) as broker:
+        added = invoke("user", "add", "alice", "--bootstrap", broker.bootstrap, stdin="wonder\n")
+        assert added.output == "user alice can log in by SCRAM-SHA-256, SCRAM-SHA-512\n"
+
+
+def test_a_user_in_the_store_of_a_secured_broker_gets_its_mechanism(tmp_path: Path) -> None:
+    (tmp_path / "secure").mkdir()
+    added = invoke("user", "add", "alice", "--data-dir", str(tmp_path), stdin="wonder\n")
+    assert added.output == "user alice can log in by SCRAM-SHA-512\n"

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from barnabas.client.channel import Channel
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.aio.channel import Channel
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import NotCoordinator
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import response_class
@@ -19,7 +19,7 @@ from barnabas.protocol.messages.create_topics import (
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from barnabas.requests.access import ACCESS, Check
 from barnabas.security.acl.bindings import AclBinding
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, PatternType, Permission, ResourceType
@@ -44,6 +44,7 @@ from tests.scenario.security.requests import (
     heartbeat_of,
 )
 from tests.support.transactions import HandProducer
+from tests.support.waiting import eventually_async
 
 DENIED, ALLOWED, WITHOUT_RULES = "denied", "allowed", "without rules"
 
@@ -80,15 +81,16 @@ async def _make_topic(admin: Channel, name: str) -> Any:
 
 async def _until_coordinated(admin: Channel, request: Message, kind: type[Message]) -> None:
     """Internal topics come with the first who looks for a coordinator."""
-    for _ in range(200):
+
+    async def is_coordinated() -> bool:
         await HandProducer(admin).find(0, GROUP)
-        answer = await admin.send(request, kind, version_max=9)
-        codes = error_codes(answer)
-        if not codes & {NotCoordinator.code, 14, 15}:
-            assert codes == {0}, codes
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("the group has no coordinator")
+        codes = error_codes(await admin.send(request, kind, version_max=9))
+        if codes & {NotCoordinator.code, 14, 15}:
+            return False
+        assert codes == {0}, codes
+        return True
+
+    await eventually_async(is_coordinated, "the group has a coordinator")
 
 
 async def answers(key: ApiKey, place: int, address: Endpoint, world: World) -> dict[str, Message]:

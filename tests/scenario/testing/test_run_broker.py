@@ -34,7 +34,7 @@ def test_a_client_talks_to_it_at_once() -> None:
     with run_broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("made-when-first-used", b"hello")
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         assert [each.value for each in read_all(broker.bootstrap, "made-when-first-used")] == [b"hello"]
 
 
@@ -128,5 +128,5 @@ def test_a_group_does_not_wait_for_others(settings: dict[str, str], delay: str) 
     with run_broker(settings) as broker:
         resource = ConfigResource(ConfigResource.Type.BROKER, str(broker.broker_id))
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        found = admin.describe_configs([resource])[resource].result(30)
+        found = admin.describe_configs([resource])[resource].result(60)
         assert found["group.initial.rebalance.delay.ms"].value == delay

@@ -79,7 +79,7 @@ class Siege:
         )
 
     def _cycle(self, victims: Sequence[str], workers_max: int, run_on_s_max: float) -> None:
-        """Feed, see transactions end, and kill, at no particular moment, whom chance takes of `victims`."""
+        """Feed, wait for transactions to end, and kill random `victims` at random moments."""
         self._feed()
         goal = self._transactions() + self._chance.randint(1, 3)
         self._wait(lambda: self._transactions() >= goal)
@@ -93,7 +93,7 @@ class Siege:
             self._broker.start()
 
     def _check(self) -> None:
-        """Wait until as much is in the sink as was fed, and look at it when nobody writes any more."""
+        """Wait until the sink has as much as was fed, and read it when all writers have ended."""
         expected = [
             [str(number) for number in range(partition, self._sent, self._partitions)]
             for partition in range(self._partitions)

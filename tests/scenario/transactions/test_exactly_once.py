@@ -39,7 +39,7 @@ def test_every_input_is_in_the_output_once_whatever_is_killed(
         siege.lay(KILLS, [BROKER, BROKER, WORKERS, BOTH], workers_max=1, run_on_s_max=0.1)
 
 
-def test_every_input_is_in_the_output_once_whoever_of_a_group_is_killed(
+def test_every_input_is_in_the_output_once_when_any_member_is_killed(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     broker = chosen_broker(request.config, tmp_path / "data", **SETTINGS)

@@ -1,4 +1,4 @@
-"""What a transaction's writes find when they come late: the marker is in the log already, or on its way."""
+"""Late transactional writes: the marker is already in the log, or on its way."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.coordinator.transaction.local_markers import LocalMarkers
+from barnabas.coordinator.transaction.markers.local import LocalMarkers
 from barnabas.core.errors import CoordinatorNotAvailable, NotLeaderOrFollower, name_of
 from barnabas.core.scheduler import BoundedBackground
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -167,7 +167,7 @@ def to_both(producer: HandProducer, first: bytes, second: bytes) -> ProduceReque
 async def test_what_waits_beside_an_open_transaction_comes_too_late_with_it(
     broker: InProcessBroker, producer: HandProducer, late: HandProducer, coordinator_answers: Held
 ) -> None:
-    """Nobody was asked about the partition in which the transaction is open, but the request waits as one."""
+    """The partition with the open transaction needs no verification, but the request waits as a whole."""
     assert await producer.add("topic", 0, 1) == "NONE"
     assert await late.produce("topic", b"in time") == "NONE"
     coordinator_answers.is_holding = True
@@ -201,14 +201,14 @@ async def test_a_partition_that_is_led_here_only_since_the_request_came_is_not_w
 ) -> None:
     assert await producer.add("topic", 0, 1) == "NONE"
     replicas, is_led = replicas_of(broker), False
-    find = replicas.partition
+    find = replicas.table.partition
 
     def partition(topic: str, number: int) -> Any:
         if (topic, number) == ("topic", 1) and not is_led:
             raise NotLeaderOrFollower("not yet")
         return find(topic, number)
 
-    monkeypatch.setattr(replicas, "partition", partition)
+    monkeypatch.setattr(replicas.table, "partition", partition)
     coordinator_answers.is_holding = True
     request = to_both(late, b"0", b"1")
     writing = asyncio.create_task(late.channel.send(request, ProduceResponse, version_max=V1_PRODUCE))
@@ -226,7 +226,7 @@ async def test_a_write_behind_partitions_that_are_led_elsewhere_may_come_too_lat
     assert await producer.add("topic") == "NONE"
     assert await late.produce("topic", b"in time") == "NONE"
     replicas, turns = replicas_of(broker), 0
-    find = replicas.partition
+    find = replicas.table.partition
     marker = build_end_transaction_marker(
         EndTransactionMarker(is_commit=True, coordinator_epoch=0),
         producer_id=producer.id,
@@ -243,7 +243,7 @@ async def test_a_write_behind_partitions_that_are_led_elsewhere_may_come_too_lat
             raise NotLeaderOrFollower("it is led elsewhere")
         return find(topic, number)
 
-    monkeypatch.setattr(replicas, "partition", partition)
+    monkeypatch.setattr(replicas.table, "partition", partition)
     request = late.produce_request("topic", b"elsewhere", partition=1)
     request.topic_data += late.produce_request("topic", b"late").topic_data
     answer = await late.channel.send(request, ProduceResponse, version_max=V1_PRODUCE)
@@ -383,8 +383,8 @@ async def test_writes_that_wait_together_are_made_when_nothing_has_ended(
 async def test_what_is_written_while_the_markers_are_on_their_way_is_of_the_next_transaction(
     broker: InProcessBroker, producer: HandProducer, late: HandProducer, markers: Held
 ) -> None:
-    """The log still shows the former transaction open, under the former epoch. Were that enough for a write
-    of the next epoch, it would be committed with what it is no part of."""
+    """The log still shows the previous transaction open, under the previous epoch. If that were enough, a
+    write of the next epoch would be committed with the wrong transaction."""
     assert await producer.produce("topic", b"first", version=V2_PRODUCE) == "NONE"
     markers.is_holding = True
     assert await producer.end(commit=True, version=V2_END) == "NONE"

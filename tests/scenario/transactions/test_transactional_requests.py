@@ -1,4 +1,4 @@
-"""Transactions request by request through a real broker: what is refused, and in which words."""
+"""Transactions request by request through a real broker: responses, refusals and their messages."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def producer(broker: InProcessBroker) -> HandProducer:
 
 
 async def committed(broker: InProcessBroker, topic: str = "topic", partition: int = 0) -> list[bytes]:
-    """What a committed reader gets to see, as a client works it out."""
+    """Records that a read_committed consumer sees, as a client computes them."""
     values: list[bytes] = []
     offset = 0
     while True:
@@ -139,6 +139,26 @@ async def test_a_write_outside_of_a_transaction_is_refused(
     assert await producer.produce("topic", b"stray", partition=1, version=version) == expected
     assert await last_stable_offset(broker, 1) == 0
     assert await broker.read_all("topic", 1) == []
+
+
+@pytest.mark.parametrize("version", [11, 12])
+async def test_a_write_into_the_open_transaction_of_another_producer_is_refused(
+    broker: InProcessBroker, producer: HandProducer, version: int
+) -> None:
+    """The right to a transactional id is no right to the producer id of another."""
+    if version < 12:
+        assert await producer.add("topic") == "NONE"
+    assert await producer.produce("topic", b"first", version=version) == "NONE"
+    intruder = producer.clone()
+    intruder.transactional_id = "mine"
+    intruder._sequences = dict(producer._sequences)
+    assert await intruder.init() == "NONE"
+    intruder.id, intruder.epoch = producer.id, producer.epoch
+    refused = await intruder.produce("topic", b"planted", version=version)
+    assert refused == "INVALID_PRODUCER_ID_MAPPING"
+    assert await producer.produce("topic", b"second", version=version) == "NONE"
+    assert await producer.end(commit=True, version=5 if version == 12 else 4) == "NONE"
+    assert await committed(broker) == [b"first", b"second"]
 
 
 async def test_a_late_write_opens_no_transaction(broker: InProcessBroker, producer: HandProducer) -> None:
@@ -399,8 +419,8 @@ async def test_a_topic_that_is_deleted_does_not_keep_a_transaction_open(
 async def test_a_topic_that_is_made_again_does_not_keep_a_transaction_open(
     broker: InProcessBroker, producer: HandProducer, former: int, later: int
 ) -> None:
-    """Its partitions by the same numbers are told, though they hold nothing of the transaction; one that is
-    not there any more needs no marker."""
+    """Partitions of the same numbers get a marker, though they hold no record of the transaction. A partition
+    that no longer exists needs no marker."""
     await broker.create_topic("doomed", former)
     await producer.add("doomed", 0, 1)
     assert await producer.produce("doomed", b"x", partition=0) == "NONE"
@@ -455,7 +475,7 @@ async def test_a_hanging_transaction_is_found_and_aborted(tmp_path: Path, versio
         assert await write_marker(broker, marker, version) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_a_marker_of_a_former_coordinator_is_refused(
+async def test_a_marker_of_a_previous_coordinator_is_refused(
     broker: InProcessBroker, producer: HandProducer
 ) -> None:
     await producer.add("topic")

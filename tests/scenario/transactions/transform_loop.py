@@ -99,7 +99,7 @@ class Worker:
                 self._consumer.seek(position)
 
     def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Where the last committed transaction ended."""
+        """End offset of the last committed transaction."""
         positions = self._consumer.committed(partitions, TIMEOUT_S)
         for position in positions:
             if position.error is not None:
@@ -110,7 +110,7 @@ class Worker:
 
 
 class OnlyWorker(Worker):
-    """Takes all partitions without asking anybody."""
+    """Takes all partitions without a group."""
 
     def __init__(self, bootstrap: str, source: str, sink: str, name: str, partitions: int) -> None:
         super().__init__(bootstrap, source, sink, name)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.node import zookeeper_server
+from barnabas.processes import zookeeper_process
 from tests.support.ports import free_port
 from tests.support.process import ServerProcess
 from tests.support.wire import WireConnection, broker_count
@@ -29,7 +29,7 @@ Run = Callable[[Sequence[str]], ServerProcess]
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """Starts `barnabas` with arguments; whatever is left of it in the end is killed."""
+    """Starts `barnabas` with arguments, and kills what is left of it in the end."""
     require_zookeeper()
     started: list[ServerProcess] = []
 
@@ -56,7 +56,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def servers_under(process: ServerProcess) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children(recursive=True)
-    return [child for child in children if zookeeper_server.MAIN_CLASS in child.cmdline()]
+    return [child for child in children if zookeeper_process.MAIN_CLASS in child.cmdline()]
 
 
 def test_a_zookeeper_says_that_it_is_ready_serves_and_stops(run: Run, tmp_path: Path) -> None:
@@ -121,14 +121,14 @@ def test_a_killed_command_takes_its_server_along(run: Run, tmp_path: Path) -> No
 def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(zookeeper_server.CannotRunZooKeeper, match="needs Java 17"):
-        zookeeper_server.find_java()
+    with pytest.raises(zookeeper_process.CannotRunZooKeeper, match="needs Java 17"):
+        zookeeper_process.find_java()
 
 
 def test_a_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(zookeeper_server.CannotRunZooKeeper, match=r"\[zookeeper,spark\]"):
-        zookeeper_server.find_jars()
+    with pytest.raises(zookeeper_process.CannotRunZooKeeper, match=r"\[zookeeper,spark\]"):
+        zookeeper_process.find_jars()
 
 
 def _serves(line: str) -> bool:

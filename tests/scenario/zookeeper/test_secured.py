@@ -13,7 +13,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from barnabas.cluster.coordination import ConnectionLoss, NoAuth, SessionState
+from barnabas.cluster.coordination.contract import ConnectionLoss, NoAuth, SessionState
 from barnabas.cluster.zookeeper import DigestLogin, ServerAccess, open_zookeeper
 from barnabas.core.clock import SystemClock
 from tests.scenario.zookeeper.test_session import opened
@@ -147,7 +147,7 @@ async def test_who_is_refused_hears_why(secured: Secured, what: str) -> None:
     access = secured.access("nobody" if what == "user" else USER, "x" if what == "password" else PASSWORD)
     if what == "authority":
         access = ServerAccess(make_tls_context=ssl.create_default_context)
-    hint = "no TLS with it" if what == "authority" else "refuses the name or the password"
+    hint = "TLS handshake failed" if what == "authority" else "refuses the name or the password"
     with pytest.raises(ConnectionLoss, match=hint):
         async with open_zookeeper(
             secured.connect,

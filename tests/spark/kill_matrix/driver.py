@@ -13,9 +13,9 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
-from barnabas.pipelines.spark.class_sharing import sharing_options
-from barnabas.pipelines.spark.session import use_unzipped_home
+from barnabas.pipelines.spark.jvm.class_sharing import sharing_options
+from barnabas.pipelines.spark.jvm.session import use_unzipped_home
+from barnabas.pipelines.spark.state.checkpoint_manager import write_checkpoints_quickly
 from pyspark_barnabas import exactly_once
 from tests.spark.kill_matrix.hooks import CatchableSource
 from tests.support.spark import BRIEF_JVM, SETTINGS

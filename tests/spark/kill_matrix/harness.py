@@ -133,14 +133,14 @@ class Driver:
         executor.kill()
 
     def _signal_all(self, number: signal.Signals) -> int:
-        """How many were there to hear it; processes may end while they are counted."""
-        heard = 0
+        """Number of processes that received the signal; processes may end meanwhile."""
+        signalled = 0
         for process in self.processes():
             with suppress(psutil.Error):
                 if process.status() != psutil.STATUS_ZOMBIE:
                     process.send_signal(number)
-                    heard += 1
-        return heard
+                    signalled += 1
+        return signalled
 
 
 def digest(value: bytes) -> bytes:
@@ -192,7 +192,7 @@ class Pipeline:
         raise AssertionError("Spark's Python workers do not start")
 
     def run_through(self, **options: Any) -> None:
-        """One run of the driver comes to its end, whatever happens to its tasks."""
+        """One run of the driver reaches its end, even if its tasks fail."""
         for _ in range(ATTEMPTS):
             driver = self.start(**options)
             if driver.wait_end() == 0:

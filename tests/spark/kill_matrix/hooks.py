@@ -39,12 +39,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
-from barnabas.client.transaction_steps import Transaction
-from pyspark_barnabas import attempts, copying, rows, staging
-from pyspark_barnabas.options import Options
-from pyspark_barnabas.producer import BatchSender, Outgoing
-from pyspark_barnabas.sink import ExactlyOnceStreamWriter
+from barnabas.client.core.transaction_steps import Transaction
+from pyspark_barnabas.produce import rows
+from pyspark_barnabas.produce.producer import BatchSender, Outgoing
+from pyspark_barnabas.shared.options import Options
 from pyspark_barnabas.source import BarnabasDataSource
+from pyspark_barnabas.writers.attempts import attempt as attempts
+from pyspark_barnabas.writers.attempts import copy_attempts, staging
+from pyspark_barnabas.writers.sink import ExactlyOnceStreamWriter
 
 POINT = "KILL_MATRIX_POINT"
 DIES = "KILL_MATRIX_DIES"
@@ -107,7 +109,7 @@ class CatchableWriter(ExactlyOnceStreamWriter):
         reach("after-write")
 
     def _settled(self, *arguments: Any) -> Any:
-        vars(copying)["BatchSender"] = CopyingSender
+        vars(copy_attempts)["BatchSender"] = CopyingSender
         settled = super()._settled(*arguments)
         reach("after-copy")
         return settled

@@ -1,6 +1,6 @@
 """The kill matrix: drivers, executors and brokers die by SIGKILL or come back from the dead.
 
-Whatever happened, a reader of committed data sees the transformed input, each record once, and the
+After any of these faults, a reader of committed data sees the transformed input, each record once, and the
 group's offsets are the input's end. `make test` runs the first test, which is the matrix in short;
 `make kill-matrix` runs all of it, on Barnabas and on Apache Kafka.
 """

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.progress import Progress
+    from barnabas.pipelines.state.progress import Progress
 
 ATTEMPTS = 5
 RunSpec = Callable[..., "list[Progress]"]
@@ -24,7 +24,7 @@ def run_spec(spark: SparkSession, bootstrap: str, tmp_path: Path) -> RunSpec:
     def run(
         document: dict[str, Any], *, generation: int = 0, functions: Sequence[Any] = ()
     ) -> list[Progress]:
-        from barnabas.pipelines.spark.run import PipelineFailed, Run
+        from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
         from barnabas.pipelines.spark.runner import run_pipeline
         from barnabas.pipelines.spec.validation import load_document
 

@@ -46,7 +46,7 @@ def test_clicks_become_parquet_and_counts(
     produce(bootstrap, "clicks", [*clicks, again, later, {**CLICK, "page": None}, b"{broken"])
     run_spec(example("clean_clicks.yaml"))
     rows = spark.read.parquet(str(tmp_path / "clicks")).collect()
-    # A row for every user's click, once, and nobody's name.
+    # A row for every user's click, once, without a user name.
     assert sorted((row["user"], row["page"], str(row["day"])) for row in rows) == [
         *[("", "/", "2024-05-01")] * 4,
         ("", "/", "2024-05-02"),

@@ -1,8 +1,9 @@
-"""The files sink: whatever checkpoint meets whatever path, no row is lost and none is there twice."""
+"""File sink: with any checkpoint and any path, no row is lost or written twice."""
 
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,10 +106,85 @@ def test_of_two_drivers_that_run_the_same_query_one_writes_the_batch(
     assert len([*lake.glob("*.parquet")]) == 14
 
 
+@pytest.mark.kill_matrix
+@pytest.mark.parametrize("is_entered", [False, True])
+def test_a_driver_that_dies_at_the_logs_entry_leaves_every_row_once(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, lake: Path, ids: Ids,
+    monkeypatch: pytest.MonkeyPatch, is_entered: bool,
+) -> None:  # fmt: skip
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
+    from barnabas.pipelines.spark.sinks import file_log
+    from barnabas.pipelines.spark.state.log_entry import create_entry
+
+    deaths = [1]
+
+    def dying(*arguments: Any) -> bool:
+        if deaths:
+            deaths.pop()
+            if is_entered:
+                create_entry(*arguments)
+            raise RuntimeError("killed")
+        return create_entry(*arguments)
+
+    monkeypatch.setattr(file_log, "create_entry", dying)
+    source = new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(6)])
+    with pytest.raises(PipelineFailed, match="killed"):
+        run_spec(copying(source, lake))
+    run_spec(copying(source, lake))
+    assert ids() == [*range(6)]
+
+
+def test_every_entry_of_several_writers_is_in_the_log(spark: SparkSession, lake: Path) -> None:
+    """Three pipelines that do nothing but make entries, past several compactions."""
+    from barnabas.pipelines.spark.sinks.file_log import FileLog
+
+    lake.mkdir()
+    entered: list[str] = []
+    failures: list[BaseException] = []
+
+    def write(writer: int) -> None:
+        try:
+            log = FileLog(spark, str(lake))
+            log._checked = -1
+            for batch in range(15):
+                tag = f"writer{writer}-{batch}"
+                name = f"part-00000-{tag}-aaaaaaaa.json"
+                (lake / name).write_text('{"id": 1}\n')
+                status = log._files.getFileStatus(log._inside(name))
+                assert log._enter(log._open(), [status], tag)
+                entered.append(name)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    seen = sorted(Path(each).name for each in spark.read.json(str(lake)).inputFiles())
+    assert seen == sorted(entered)
+    assert len(entered) == 45
+
+
+def test_a_rename_that_does_not_overwrite_takes_a_number_once(spark: SparkSession, lake: Path) -> None:
+    """As on HDFS; a local disk stands in for it."""
+    from barnabas.pipelines.spark.sinks.file_log import FileLog
+    from barnabas.pipelines.spark.state.log_entry import rename_entry
+
+    log = FileLog(spark, str(lake))
+    entry = log._inside("_spark_metadata/0")
+    assert rename_entry(spark, log._files, entry, "first")
+    assert not rename_entry(spark, log._files, entry, "second")
+    assert (lake / "_spark_metadata" / "0").read_text() == "first"
+    assert [each.name for each in (lake / "_spark_metadata").iterdir() if ".tmp" in each.name] == []
+
+
 def test_files_that_no_pipeline_wrote_are_not_hidden_by_one(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, spark: SparkSession, lake: Path, ids: Ids
 ) -> None:
-    from barnabas.pipelines.spark.run import PipelineFailed
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
 
     source = new_topic()
     produce(bootstrap, source, [{"id": 1}])

@@ -1,4 +1,4 @@
-"""PostgreSQL for real: rows taken up as they come, and written once, whatever is tried again."""
+"""Real PostgreSQL: new rows are read, and written once after any retry."""
 
 from __future__ import annotations
 
@@ -82,6 +82,51 @@ def test_an_upsert_counts_once_even_when_the_batch_is_tried_again(
     assert postgres.query("SELECT id, name, writes FROM totals ORDER BY id") == [(1, "new", 0), (2, "y", 1)]
 
 
+@pytest.mark.kill_matrix
+@pytest.mark.parametrize("point", ["before-staging", "before-commit", "after-commit"])
+def test_a_database_that_crashes_anywhere_has_every_row_once(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres,
+    monkeypatch: pytest.MonkeyPatch, point: str,
+) -> None:  # fmt: skip
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
+    from barnabas.pipelines.spark.sinks.jdbc import _Target
+
+    crashes = [point]
+
+    def reach(here: str) -> None:
+        if here in crashes:
+            crashes.remove(here)
+            postgres.crash()
+
+    stage, commit = _Target._create_staging, _Target._commit
+
+    def staging(self: _Target, *arguments: Any) -> None:
+        stage(self, *arguments)
+        reach("before-staging")
+
+    def committing(self: _Target, *arguments: Any) -> None:
+        reach("before-commit")
+        commit(self, *arguments)
+        reach("after-commit")
+
+    monkeypatch.setattr(_Target, "_create_staging", staging)
+    monkeypatch.setattr(_Target, "_commit", committing)
+    source = new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(100)])
+    table = f"crash_{point.replace('-', '_')}"
+    spec = {
+        "name": table,
+        "source": {"type": "topic", "topics": source, "schema": "id BIGINT", "max_offsets_per_trigger": 50},
+        "sink": {"type": "jdbc", "url": postgres.url, "table": table, "mode": "insert"},
+    }
+    try:
+        run_spec(spec)
+    except PipelineFailed:
+        run_spec(spec)
+    assert not crashes
+    assert postgres.query(f"SELECT count(*), count(DISTINCT id) FROM {table}") == [(100, 100)]
+
+
 def test_a_new_checkpoint_writes_all_that_it_reads(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -122,10 +167,10 @@ def test_the_last_of_a_key_wins_however_many_tasks_read_it(
         assert postgres.query(f"SELECT id, name FROM {name}") == [(1, "n3")]
 
 
-def test_a_table_is_made_and_a_database_that_is_not_there_is_told(
+def test_a_table_is_created_and_a_missing_database_is_reported(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, postgres: Postgres
 ) -> None:
-    from barnabas.pipelines.spark.run import PipelineFailed
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
 
     source = new_topic()
     produce(bootstrap, source, [{"id": 1, "at": "2024-05-01T00:00:00Z"}, {"id": 1}])

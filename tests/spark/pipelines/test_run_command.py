@@ -95,11 +95,11 @@ def test_a_signal_ends_it_in_order_and_it_goes_on_from_there(
 
 def assert_ended_in_order(running: ServerProcess, code: int) -> None:
     assert running.wait(PATIENCE_S) == code, running.output_text()
-    assert "it goes on from here when it is run again" in running.output_text()
+    assert "the next run continues from here" in running.output_text()
     assert "Traceback" not in running.output_text()
 
 
-def test_a_record_that_stops_it_is_told_in_one_line(
+def test_a_record_that_stops_the_pipeline_is_reported_in_one_line(
     command: Command, bootstrap: str, new_topic: TopicFactory
 ) -> None:
     source = new_topic()
@@ -112,7 +112,7 @@ def test_a_record_that_stops_it_is_told_in_one_line(
     assert "Traceback" not in ended.stderr
 
 
-def test_a_column_that_is_not_there_is_told_in_one_line(
+def test_an_unknown_column_is_reported_in_one_line(
     command: Command, bootstrap: str, new_topic: TopicFactory
 ) -> None:
     command.write(new_topic(), new_topic(), "transforms:\n  - filter: idd > 1\ntrigger: available_now\n")
@@ -121,7 +121,7 @@ def test_a_column_that_is_not_there_is_told_in_one_line(
     assert (ended.returncode, ended.stderr) == (2, told)
 
 
-def test_what_only_spark_can_find_is_told_in_one_line_with_its_place(
+def test_an_error_that_only_spark_finds_is_reported_in_one_line_with_its_location(
     command: Command, new_topic: TopicFactory
 ) -> None:
     command.write(new_topic(), new_topic(), "transforms:\n  - filter: uper(id) = '1'\n")

@@ -52,8 +52,8 @@ def consumed(broker: SecuredBroker, topic: str, count: int) -> list[bytes]:
 def test_a_pipeline_runs_by_its_own_credentials_and_shows_none(
     spark: SparkSession, broker: SecuredBroker, tmp_path: Path
 ) -> None:
-    from barnabas.pipelines.spark.connector import read_records
-    from barnabas.pipelines.spark.run import PipelineFailed, Run
+    from barnabas.pipelines.spark.context.connector import read_records
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
     from barnabas.pipelines.spark.runner import run_pipeline
     from barnabas.pipelines.spec.validation import load_document
 

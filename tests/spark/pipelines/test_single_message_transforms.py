@@ -25,7 +25,7 @@ def apply(spark: SparkSession) -> Apply:
     """`apply({"type": …}, …)`: the two rows after these transforms."""
     from datetime import UTC, datetime
 
-    from barnabas.pipelines.spark.run import Run
+    from barnabas.pipelines.spark.context.run_context import Run
     from barnabas.pipelines.spark.runner import apply_transforms
     from barnabas.pipelines.spec.validation import load_document
 
@@ -108,7 +108,7 @@ def test_headers_are_inserted_and_dropped(apply: Apply) -> None:
 
 
 def test_what_is_not_there_is_named(apply: Apply) -> None:
-    from barnabas.pipelines.spark.run import PipelineFailed
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
 
     with pytest.raises(PipelineFailed, match="no field 'nme'; there are id, name, at, inner"):
         apply({"MaskField": "nme"})
@@ -117,8 +117,8 @@ def test_what_is_not_there_is_named(apply: Apply) -> None:
 
 
 def test_a_value_of_one_column_is_written_bare(spark: SparkSession) -> None:
+    from barnabas.pipelines.spark.context.run_context import Run
     from barnabas.pipelines.spark.formats.encoding import encode
-    from barnabas.pipelines.spark.run import Run
     from barnabas.pipelines.spec.validation import load_document
 
     spec = load_document({"name": "t", "source": {"type": "rate"}, "sink": {"type": "topic", "topic": "o"}})

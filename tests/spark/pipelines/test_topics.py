@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +14,13 @@ from tests.spark.test_segments import export
 from tests.support.broker import Broker
 from tests.support.fixtures import TopicFactory
 from tests.support.topics import consume, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.state.progress import Progress
 
 SCHEMA = "id BIGINT, name STRING, at TIMESTAMP"
 
@@ -59,7 +67,7 @@ def test_a_topic_is_cleaned_into_another_and_bad_records_become_dead_letters(
 def test_a_bad_record_stops_a_pipeline_that_tolerates_none(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
 ) -> None:
-    from barnabas.pipelines.spark.run import PipelineFailed
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
 
     source = new_topic()
     produce(bootstrap, source, [{"id": 1}, b"junk"])
@@ -74,7 +82,7 @@ def test_a_bad_record_stops_a_pipeline_that_tolerates_none(
 def test_too_large_a_share_of_bad_records_stops_the_pipeline(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
 ) -> None:
-    from barnabas.pipelines.spark.run import PipelineFailed
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
 
     source, letters = new_topic(), new_topic()
     produce(bootstrap, source, [{"id": 1}, b"junk", b"more junk"])
@@ -174,6 +182,8 @@ def test_windows_are_counted_and_a_python_function_follows(
 def test_a_schema_is_inferred_from_samples_and_kept(
     run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory
 ) -> None:
+    from barnabas.pipelines.spark.context.run_context import PipelineFailed
+
     source, out = new_topic(), new_topic()
     produce(bootstrap, source, [{"a": 1, "nested": {"b": "x"}}])
     spec = {
@@ -183,9 +193,12 @@ def test_a_schema_is_inferred_from_samples_and_kept(
         "sink": {"type": "topic", "topic": out},
     }
     run_spec(spec)
-    produce(bootstrap, source, [{"a": 2, "late": True}])
+    produce(bootstrap, source, [{"a": 2}])
     run_spec(spec)
     assert [each.json for each in consume(bootstrap, out)] == [{"a": 1, "nested_b": "x"}, {"a": 2}]
+    produce(bootstrap, source, [{"a": 3, "late": True}])
+    with pytest.raises(PipelineFailed, match=r"fields that the inferred schema lacks \(late\)"):
+        run_spec(spec)
 
 
 def test_a_stream_is_joined_with_a_static_table(
@@ -211,6 +224,47 @@ def test_a_stream_is_joined_with_a_static_table(
         {"id": 2, "name": "k", "city": "Prague"},
         {"id": 7, "name": "z"},
     ]
+
+
+def test_a_topic_that_is_joined_is_a_table_as_it_is_at_each_batch(
+    spark: SparkSession, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    from barnabas.pipelines.spark.context.run_context import Run
+    from barnabas.pipelines.spark.runner import start_pipeline
+    from barnabas.pipelines.spec.validation import load_document
+
+    source, customers, out = new_topic(), new_topic(), new_topic()
+    produce(bootstrap, customers, [{"who": "ada", "tier": "old"}, {"who": "ada", "tier": "new"}])
+    produce(bootstrap, customers, [{"who": "bob", "tier": "gone"}, None], key=b"bob")
+    produce(bootstrap, customers, [{"who": "cyd", "tier": "a"}, {"who": "cyd", "tier": "b"}], key=b"cyd")
+    produce(bootstrap, source, [{"id": 1, "who": "ada"}, {"id": 2, "who": "bob"}, {"id": 3, "who": "cyd"}])
+    spec = load_document({
+        "name": "table",
+        "source": {"type": "topic", "topics": source, "schema": "id BIGINT, who STRING"},
+        "transforms": [{
+            "type": "join", "on": "who", "how": "left",
+            "source": {"type": "topic", "topics": customers, "schema": "who STRING, tier STRING"},
+        }],
+        "sink": {"type": "topic", "topic": out},
+    })  # fmt: skip
+
+    def tiers(count: int) -> dict[int, str | None]:
+        deadline = time.monotonic() + 300
+        while len(found := consume(bootstrap, out)) < count:
+            assert running.failure is None, running.failure
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert len(found) == count
+        return {each.json["id"]: each.json.get("tier") for each in found}
+
+    running = start_pipeline(Run(spark, spec, bootstrap, str(tmp_path / "state")))
+    try:
+        assert tiers(3) == {1: "new", 2: None, 3: "b"}
+        produce(bootstrap, customers, [{"who": "bob", "tier": "back"}], key=b"bob")
+        produce(bootstrap, source, [{"id": 4, "who": "bob"}])
+        assert tiers(4)[4] == "back"
+    finally:
+        running.stop()
 
 
 def test_a_backfill_from_segments_goes_on_from_the_broker_where_the_files_end(
@@ -265,3 +319,37 @@ def test_two_topics_are_joined_by_key_and_time(
         "sink": {"type": "topic", "topic": out},
     })  # fmt: skip
     assert [(each.json["id"], each.json["url"]) for each in consume(bootstrap, out)] == [(1, "/a")]
+
+
+def test_records_that_come_after_an_idle_time_are_reported(
+    spark: SparkSession, bootstrap: str, new_topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Spark reports idle triggers under the number of the batch that comes next."""
+    from barnabas.pipelines.spark.context.run_context import Run
+    from barnabas.pipelines.spark.runner import start_pipeline
+    from barnabas.pipelines.spec.validation import load_document
+
+    source, out = new_topic(), new_topic()
+    spec = load_document(
+        {
+            "name": "idle",
+            "source": {"type": "topic", "topics": source, "schema": "id BIGINT"},
+            "sink": {"type": "topic", "topic": out},
+        }
+    )
+    seen: list[Progress] = []
+    started = start_pipeline(Run(spark, spec, bootstrap, str(tmp_path / "state")), seen.append)
+    try:
+        wait_for(lambda: started.query.lastProgress is not None)
+        produce(bootstrap, source, [{"id": at} for at in range(7)])
+        wait_for(lambda: sum(each.records for each in seen) == 7)
+    finally:
+        started.stop()
+    assert sum(each.records for each in seen) == 7
+
+
+def wait_for(holds: Callable[[], bool], patience_s: float = 300.0) -> None:
+    end = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Windows that are told again whenever they change, into a topic."""
+"""Windows that are written to a topic on every change."""
 
 from __future__ import annotations
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.chaos.checker import complaints_about
 from tests.chaos.direct_writing import settle
 from tests.chaos.history import History, Outcome, Place, Value, Write
+from tests.chaos.leaderships import leaders_by_epoch, merge
 
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.protocol.messages.produce import PartitionProduceResponse
 
@@ -39,7 +43,7 @@ def kinds(of: History) -> list[str]:
     return [complaint.split(":")[0] for complaint in complaints_about(of)]
 
 
-def test_what_was_lost_with_its_leader_was_promised_by_nobody_else() -> None:
+def test_what_was_lost_with_its_leader_was_promised_by_no_other_broker() -> None:
     told = history(write(1, 0, 1, 2), write(2, 1, 3, 4), write(3, 1, 5, 6), log={0: (1, 0), 1: (3, 1)})
     assert kinds(told) == []
 
@@ -104,6 +108,98 @@ def test_at_the_edges_of_a_history_nothing_is_known_of_who_led() -> None:
 def test_what_all_replicas_had_outlives_any_leader() -> None:
     told = history(write(1, 0, 1, 2, acks=-1), log={})
     assert kinds(told) == ["lost"]
+
+
+LEADERS = {4: 1, 5: -1, 6: 2, 7: 3}
+"""Broker 1 dies and broker 2 takes over; broker 2 stops before broker 3 has fetched from it."""
+
+
+def double_failover(*writes: Write, leaders: dict[int, int] | None = None, **changed: object) -> History:
+    """Broker 2 acknowledges number 2 at the offset of number 1, which broker 3 has from broker 1."""
+    told = history(
+        write(1, 237, 1, 2, broker=1),
+        write(2, 237, 3, 4, **{"broker": 2} | changed),
+        write(3, 238, 5, 6, broker=3),
+        *writes,
+        log={237: (1, 4), 238: (3, 7)},
+    )
+    if leaders is not None:
+        told.leaders["single", 0] = leaders
+    return told
+
+
+def test_a_second_failover_may_bring_back_the_record_whose_offset_was_acknowledged_again() -> None:
+    assert kinds(double_failover(leaders=LEADERS)) == []
+    assert kinds(double_failover()) == [], "of an epoch without survivors nothing is known"
+
+
+def test_only_the_leader_of_an_epoch_in_between_may_have_acknowledged_it() -> None:
+    for deposed in (1, 3):
+        assert "acknowledged out of time" in kinds(double_failover(leaders=LEADERS, broker=deposed)), deposed
+    nobody = {4: 1, 5: -1, 6: -1, 7: 3}
+    assert kinds(double_failover(leaders=nobody)) == ["lost without a failover", "acknowledged out of time"]
+    assert "acknowledged out of time" in kinds(double_failover(leaders=nobody, broker=None))
+    assert kinds(double_failover(leaders=LEADERS, broker=None)) == []
+
+
+def test_a_leader_that_survived_in_the_next_epoch_lost_nothing_to_the_one_after() -> None:
+    """Number 4 shows that epoch 6 survives: its leader had number 2 before it."""
+    told = double_failover(write(4, 238, 5, 6, broker=2), leaders=LEADERS)
+    told.final["single", 0] = [(237, Value("direct", 1)), (238, Value("direct", 4))]
+    told.epochs[Place("single", 0, 238)] = 6
+    assert "acknowledged out of time" in kinds(told)
+
+
+def test_what_all_replicas_had_is_not_excused_by_two_failovers() -> None:
+    told = kinds(double_failover(leaders=LEADERS, acks=-1))
+    assert {"lost", "acknowledged out of time"} <= set(told)
+
+
+def test_a_write_that_survives_is_not_excused_by_two_failovers() -> None:
+    told = double_failover(leaders=LEADERS)
+    told.writes[1].offset = 236
+    told.final["single", 0].insert(0, (236, Value("direct", 2)))
+    told.epochs[Place("single", 0, 236)] = 4
+    assert kinds(told) == ["acknowledged out of time"]
+
+
+def test_a_broker_that_never_led_lost_nothing_with_a_failover() -> None:
+    told = history(
+        write(1, 0, 1, 2), write(2, 1, 3, 4, broker=3), write(3, 1, 5, 6), log={0: (1, 0), 1: (3, 2)}
+    )
+    assert kinds(told) == []
+    told.leaders["single", 0] = {0: 1, 1: -1, 2: 2}
+    assert kinds(told) == ["lost without a failover"]
+    told.leaders["single", 0] = {0: 3, 1: -1, 2: 2}
+    assert kinds(told) == []
+
+
+def test_the_leader_of_the_last_epoch_has_lost_nothing() -> None:
+    told = history(write(1, 0, 1, 2), write(2, 1, 3, 4, broker=1), log={0: (1, 0)})
+    told.leaders["single", 0] = {0: 1}
+    assert kinds(told) == ["lost without a failover"]
+    told.leaders["single", 0] = {0: 1, 1: 2}
+    assert kinds(told) == []
+
+
+def test_the_leaders_are_read_from_the_log_of_zookeeper(tmp_path: Path) -> None:
+    logs = tmp_path / "version-2"
+    logs.mkdir()
+    logs.joinpath("log.1").write_bytes(b"ZKLG" + logged("single", 0, 1, 0) + logged("other", 0, 3, 9))
+    logs.joinpath("log.7").write_bytes(logged("single", 0, -1, 1) + logged("single", 0, 2, 2) + bytes(64))
+    found = leaders_by_epoch(tmp_path, {"single"})
+    assert found == {("single", 0): {0: 1, 1: -1, 2: 2}}
+    merge(found, {("single", 0): {3: 1}, ("single", 1): {0: 2}})
+    assert found == {("single", 0): {0: 1, 1: -1, 2: 2, 3: 1}, ("single", 1): {0: 2}}
+
+
+def logged(topic: str, partition: int, leader: int, epoch: int) -> bytes:
+    """SetDataTxn: path, data and version, strings with their lengths."""
+    path = PartitionStateZnode.path(topic, partition).encode()
+    data = PartitionStateZnode.encode(PartitionState(leader, epoch, (1, 2, 3), controller_epoch=1))
+    return b"".join(
+        (len(path).to_bytes(4, "big"), path, len(data).to_bytes(4, "big"), data, bytes(4), b"B", bytes(8))
+    )
 
 
 @pytest.mark.parametrize(

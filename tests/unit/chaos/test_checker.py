@@ -154,7 +154,7 @@ def test_an_aborted_attempt_may_be_made_again() -> None:
     assert complaints_about(again) == []
 
 
-def test_what_nobody_promised_may_be_there_or_not() -> None:
+def test_what_was_not_acknowledged_may_be_there_or_not() -> None:
     unsure = history()
     unsure.writes.append(Write(Value("p", 4), "in", 0, Outcome.UNKNOWN))
     assert complaints_about(unsure) == []
@@ -172,9 +172,7 @@ def _send_again(of: History, *, epochs: tuple[int, int], copies: int) -> None:
     }
 
 
-def test_what_a_client_with_several_requests_in_flight_wrote_anew_under_the_next_epoch_is_its_own_doing() -> (
-    None
-):
+def test_a_client_with_several_requests_in_flight_may_write_twice_under_the_next_epoch() -> None:
     found = history()
     found.pipelining = {"p"}
     _send_again(found, epochs=(0, 1), copies=2)

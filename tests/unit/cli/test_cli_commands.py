@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from tests.support.scripted_broker import broker_in_thread
 
 from barnabas import __version__
-from barnabas.cli.exits import Failure, failure_for
 from barnabas.cli.main import COMMANDS, cli
-from barnabas.cluster.coordination import StoreLocked
+from barnabas.cli.support.exit_codes import Failure, failure_for
+from barnabas.cluster.coordination.contract import StoreLocked
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.compiled import CODE
 from barnabas.core.errors import InvalidConfig, NotController, TopicAlreadyExists, UnknownTopicOrPartition
@@ -29,6 +29,34 @@ from barnabas.protocol.messages.metadata import (
 )
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+
+KAFKA_4 = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""Settings of `config/server.properties` in Apache Kafka 4."""
 
 
 def invoke(*arguments: str, stdin: str | None = None) -> Result:
@@ -79,7 +107,7 @@ def test_completion_prints_a_script(shell: str) -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BrokerConfig, tuple[str, int] | None]]:
-    """What `barnabas start` would have run."""
+    """Configurations that `barnabas start` would have run."""
     calls: list[tuple[BrokerConfig, tuple[str, int] | None]] = []
     stand_in = ModuleType("barnabas.node.main")
 
@@ -117,7 +145,8 @@ def test_start_turns_options_into_configuration(
     ("arguments", "words"),
     [
         (["--set", "log.segmnt.bytes=1"], "did you mean log.segment.bytes"),
-        (["--set", "node.id=1"], "KRaft"),
+        (["--set", "process.roles=controller"], "KRaft"),
+        (["--set", "node.id=1", "--set", "broker.id=2"], "the id of the broker is broker.id"),
         (["--set", "nonsense"], "KEY=VALUE"),
         (["--config", "/no/such/file"], "cannot read /no/such/file: No such file"),
         (["--metrics", "nowhere"], "HOST:PORT"),
@@ -131,6 +160,52 @@ def test_start_refuses_what_it_cannot_do(
     result = invoke("start", *arguments)
     assert result.exit_code == 2
     assert words in result.stderr
+    assert started == []
+
+
+def test_the_server_properties_of_kafka_4_start_a_broker(
+    started: list[tuple[BrokerConfig, tuple[str, int] | None]], tmp_path: Path
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(KAFKA_4)
+    result = invoke("start", "--config", str(properties), "--data-dir", str(tmp_path))
+    assert result.exit_code == 7, result.output
+    ((config, _),) = started
+    assert config.broker_id == 1
+    assert [str(at) for at in config.listeners] == ["PLAINTEXT://:9092"]
+    assert [*config.advertised_listeners] == ["PLAINTEXT"]
+    assert config.zookeeper_connect is None
+    assert result.stderr == (
+        "barnabas: settings of KRaft: node.id 1 is used as broker.id; without effect in this broker:"
+        " controller.listener.names, controller.quorum.bootstrap.servers, process.roles,"
+        " share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor,"
+        " listener CONTROLLER\n"
+    )
+
+
+@pytest.mark.parametrize("option", [["--broker-id", "5"], ["--set", "broker.id=5"], ["--set", "node.id=5"]])
+def test_an_option_wins_over_the_id_of_the_file(
+    started: list[tuple[BrokerConfig, tuple[str, int] | None]], tmp_path: Path, option: list[str]
+) -> None:
+    for key in ("node.id", "broker.id"):
+        properties = tmp_path / "server.properties"
+        properties.write_text(f"{key}=1\n")
+        invoke("start", "--config", str(properties), "--data-dir", str(tmp_path), *option)
+    assert [config.broker_id for config, _ in started] == [5, 5]
+
+
+def test_all_problems_of_a_file_are_named_at_once(
+    started: list[tuple[BrokerConfig, tuple[str, int] | None]], tmp_path: Path
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        "process.roles=controller\ncontroller.quorum.voters=1@a:9093,2@b:9093\nnum.partitions=0\n"
+    )
+    result = invoke("start", "--config", str(properties), "--data-dir", str(tmp_path))
+    assert result.exit_code == 2
+    assert "barnabas: 3 problems: (1) configuration key 'process.roles' is not supported" in result.stderr
+    assert "(2) configuration key 'controller.quorum.voters' is not supported" in result.stderr
+    assert "(3) invalid value '0' for num.partitions: must be at least 1" in result.stderr
     assert started == []
 
 

@@ -84,12 +84,12 @@ def test_a_refused_password_is_said_at_once_and_not_shown(broker: ScriptedBroker
         KAFKA_PASSWORD="wr0ng",
     )
     assert result.exit_code == 1
-    assert "refuses the authentication: " in result.output
+    assert "rejects the authentication: " in result.output
     assert "wr0ng" not in result.output
     assert "alice" not in result.output
 
 
-def test_a_broker_that_nobody_vouches_for_is_named(broker: ScriptedBroker, properties: Path) -> None:
+def test_a_broker_with_an_untrusted_certificate_is_named(broker: ScriptedBroker, properties: Path) -> None:
     trustme.CA().cert_pem.write_to_path(str(properties.parent / "ca.pem"))
     result = invoke("topic", "list", "--bootstrap", str(broker.address), "--command-config", str(properties))
     assert result.exit_code == 1
@@ -100,7 +100,7 @@ def test_a_broker_that_nobody_vouches_for_is_named(broker: ScriptedBroker, prope
     ("line", "message"),
     [
         ("security.protocol=SSLv3", "security.protocol is one of"),
-        ("sasl.login.callback.handler.class=com.example.Evil", "names code to load"),
+        ("sasl.login.callback.handler.class=com.example.Evil", "names a class"),
         ("sasl.jaas.config=${env:NOT_THERE}", "NOT_THERE"),
         ("ssl.truststore.location=nowhere.pem", "No such file"),
     ],

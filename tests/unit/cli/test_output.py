@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from barnabas.cli.output import print_table
+from barnabas.cli.support.output import print_table
 
 ROWS = [("retention.ms", "1"), ("[bold]", "a|b")]
 

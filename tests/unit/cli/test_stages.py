@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from barnabas.cli import stages
-from barnabas.cli.stages import Stages
+from barnabas.cli.support import progress
+from barnabas.cli.support.progress import Stages
 
 
 class Lines(io.StringIO):
@@ -24,8 +24,8 @@ class Lines(io.StringIO):
         return count
 
 
-def test_what_is_waited_for_is_said_again_until_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "AGAIN_S", 0.001)
+def test_a_stage_is_printed_again_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "AGAIN_S", 0.001)
     out = Lines(3)
     waiting = Stages("copy", out=out)
     waiting.enter("starting Spark")
@@ -37,7 +37,7 @@ def test_what_is_waited_for_is_said_again_until_it_is_over(monkeypatch: pytest.M
     assert second.endswith(" s")
 
 
-def test_whoever_wants_no_lines_gets_none() -> None:
+def test_quiet_prints_no_stage() -> None:
     out = Lines(1)
     waiting = Stages("copy", quiet=True, out=out)
     waiting.enter("starting Spark")

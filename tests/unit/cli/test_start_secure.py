@@ -18,9 +18,12 @@ def invoke(arguments: list[str]) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--set", "ssl.client.auth=none"], "--secure sets ssl.client.auth itself"),
-        (["--zookeeper", "local"], "--secure sets zookeeper.connect itself"),
-        (["--set", "allow.everyone.if.no.acl.found=true"], "sets allow.everyone.if.no.acl.found itself"),
+        (["--set", "ssl.client.auth=none"], "--secure excludes ssl.client.auth"),
+        (["--zookeeper", "local"], "--secure excludes zookeeper.connect"),
+        (
+            ["--set", "allow.everyone.if.no.acl.found=true"],
+            "excludes allow.everyone.if.no.acl.found",
+        ),
         (["--listener", "PLAINTEXT://127.0.0.1:9092"], "one listener, SASL_SSL://HOST:PORT"),
     ],
 )
@@ -31,8 +34,12 @@ def test_what_would_undo_it_is_refused(tmp_path: Path, arguments: list[str], rea
     assert not (tmp_path / "data").exists()
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("barnabas.cli.secure", "barnabas.node.secured_home", "barnabas.security.tls.authority"):
+def test_a_missing_dependency_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "barnabas.cli.commands.secure",
+        "barnabas.localcluster.secure_setup",
+        "barnabas.security.tls.authority",
+    ):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     done = invoke(["start", "--secure", "--data-dir", str(tmp_path / "data")])

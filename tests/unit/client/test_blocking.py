@@ -18,9 +18,9 @@ from tests.support.scripted_broker import (
 )
 
 from barnabas.client.blocking import Connection
-from barnabas.client.session import Pending, Session
+from barnabas.client.core.session import Pending, Session
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 from barnabas.core.errors import NetworkException, UnsupportedVersion
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
@@ -68,7 +68,7 @@ def test_answers_are_taken_in_the_order_of_the_requests() -> None:
         connection.close()
 
 
-def test_who_asks_gets_its_own_answer_and_leaves_the_others() -> None:
+def test_ask_returns_its_own_answer_and_keeps_those_of_posted_requests() -> None:
     with broker_in_thread(ECHO) as broker:
         connection = connect(broker)
         connection.post(about("a"), MetadataResponse)
@@ -92,7 +92,7 @@ def test_large_requests_and_answers_arrive_whole() -> None:
 def test_a_version_that_does_not_fit_is_said_before_anything_is_sent() -> None:
     with broker_in_thread(ECHO) as broker:
         connection = connect(broker)
-        with pytest.raises(UnsupportedVersion, match="has no version of Produce that fits"):
+        with pytest.raises(UnsupportedVersion, match="has no usable version of Produce"):
             connection.ask(ProduceRequest(), MetadataResponse)
         assert name_in(connection.ask(about("a"), MetadataResponse)) == "a"
         connection.close()
@@ -104,24 +104,24 @@ def test_a_version_that_does_not_fit_is_said_before_anything_is_sent() -> None:
         (HANG_UP, "it closed the connection|connection reset"),
         (SILENCE, "it did not answer Metadata in time"),
         (DRIP, "it did not answer Metadata in time"),
-        (struct.pack(">i", 999) + b"\0" + MetadataResponse().encode(13), "makes no sense"),
-        (b"\0", "makes no sense"),
+        (struct.pack(">i", 999) + b"\0" + MetadataResponse().encode(13), "cannot be decoded"),
+        (b"\0", "cannot be decoded"),
     ],
     ids=["gone", "silent", "a byte now and then", "another's answer", "cut short"],
 )
-def test_whatever_goes_wrong_closes_the_connection(answer: Answer, why: str) -> None:
+def test_any_error_closes_the_connection(answer: Answer, why: str) -> None:
     with broker_in_thread({ApiKey.METADATA: lambda _request, _version: answer}) as broker:
         connection = connect(broker, request_timeout_ms=200)
         with pytest.raises(NetworkException, match=f"lost the connection to {broker.address}: .*({why})"):
             connection.ask(about("a"), MetadataResponse)
         assert connection.is_closed
-        with pytest.raises(NetworkException, match="closed here"):
+        with pytest.raises(NetworkException, match="closed by this client"):
             connection.post(about("a"), MetadataResponse)
-        with pytest.raises(NetworkException, match="closed here"):
+        with pytest.raises(NetworkException, match="closed by this client"):
             connection.take()
 
 
-def test_nobody_listening_is_said_in_words() -> None:
+def test_a_refused_connection_names_the_reason() -> None:
     with broker_in_thread(ECHO) as broker:
         nobody = broker.address
     nowhere = Endpoint("no-such-host.invalid", 1)

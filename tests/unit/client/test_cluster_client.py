@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.scripted_broker import ScriptedBroker, scripted_broker
 
-from barnabas.client.admin import Admin
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.steps import ClusterUnreachable
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import (
     InvalidConfig,
@@ -69,7 +69,7 @@ def topic_row(name: str, *leaders: int, error_code: int = 0) -> MetadataResponse
     return MetadataResponseTopic(name=name, error_code=error_code, partitions=partitions)
 
 
-async def test_a_cluster_that_nobody_answers_for_is_unreachable() -> None:
+async def test_a_cluster_without_an_answering_broker_is_unreachable() -> None:
     async with scripted_broker({}) as broker:
         gone = broker.address
     cluster = ClusterClient([gone, gone], clock=SystemClock(), randomness=random.Random(1))

@@ -1,4 +1,4 @@
-"""Who is asked what, and when again: conversations without a network."""
+"""Conversations with a cluster without a network: destinations and retries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import random
 from typing import Any, TypeVar
 
 import pytest
+from tests.support.manual_time import ManualClock
 
-from barnabas.client.cluster_state import TRANSACTION, ClusterState
-from barnabas.client.retries import BACKOFF_MS, BACKOFF_MS_MAX, Retries
-from barnabas.client.steps import ANY_BROKER, ClusterUnreachable, Pause, Send, Step, Steps, run_blocking
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.core.cluster_state import TRANSACTION, ClusterState
+from barnabas.client.core.retries import BACKOFF, Retries
+from barnabas.client.core.steps import ANY_BROKER, ClusterUnreachable, Pause, Send, Step, Steps
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import (
     GroupIdNotFound,
     LeaderNotAvailable,
@@ -21,6 +21,7 @@ from barnabas.core.errors import (
     UnsupportedVersion,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.core.steps import drive
 from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -86,33 +87,33 @@ def test_a_leader_is_looked_up_once_and_again_when_it_is_forgotten(
 ) -> None:
     script = Script(clock, metadata(1, 2))
     for place, leader_id in ((TopicPartition("t", 0), 1), (TopicPartition("t", 1), 2)):
-        assert run_blocking(state.leader(place), script) == leader_id
+        assert drive(state.leader(place), script) == leader_id
     assert len(script.sent) == 1
     state.forget()
     assert state.brokers[1] == Endpoint("h1", 9092), "where it was may still be where it is"
-    run_blocking(state.leader(TopicPartition("t", 0)), script)
+    drive(state.leader(TopicPartition("t", 0)), script)
     assert len(script.sent) == 2
 
 
 def test_what_has_no_leader_is_told_from_what_does_not_exist(state: ClusterState, clock: ManualClock) -> None:
     script = Script(clock, metadata(1, -1))
     with pytest.raises(LeaderNotAvailable, match="t-1 has no leader"):
-        run_blocking(state.leader(TopicPartition("t", 1)), script)
+        drive(state.leader(TopicPartition("t", 1)), script)
     with pytest.raises(UnknownTopicOrPartition, match="no partition t-2"):
-        run_blocking(state.leader(TopicPartition("t", 2)), script)
+        drive(state.leader(TopicPartition("t", 2)), script)
     gone = Script(clock, metadata(error_code=UnknownTopicOrPartition.code))
-    run_blocking(state.refresh(("t",)), gone)
+    drive(state.refresh(("t",)), gone)
     with pytest.raises(UnknownTopicOrPartition, match="there is no topic t"):
-        run_blocking(state.leader(TopicPartition("t", 0)), gone)
+        drive(state.leader(TopicPartition("t", 0)), gone)
 
 
 def test_an_old_broker_is_asked_for_one_coordinator(state: ClusterState, clock: ManualClock) -> None:
     found = FindCoordinatorResponse(node_id=7, host="h7", port=1)
     script = Script(clock, UnsupportedVersion("version 3 has no coordinator_keys"), found)
-    assert run_blocking(state.coordinator("x", TRANSACTION), script) == 7
+    assert drive(state.coordinator("x", TRANSACTION), script) == 7
     assert state.brokers[7] == Endpoint("h7", 1)
     new = FindCoordinatorResponse(coordinators=[Coordinator(key="x", node_id=8, host="h8", port=2)])
-    assert run_blocking(state.coordinator("x", TRANSACTION), Script(clock, new)) == 8
+    assert drive(state.coordinator("x", TRANSACTION), Script(clock, new)) == 8
     assert state.brokers[8] == Endpoint("h8", 2)
 
 
@@ -125,13 +126,13 @@ def test_offsets_are_asked_of_each_leader_once(state: ClusterState, clock: Manua
 
     script = Script(clock, metadata(1, 2, 1), offsets((0, 10), (2, 12)), offsets((1, 11)))
     wanted = dict.fromkeys((TopicPartition("t", each) for each in range(3)), EARLIEST)
-    found = run_blocking(state.list_offsets(wanted), script)
+    found = drive(state.list_offsets(wanted), script)
     assert {place.partition: offset for place, offset in found.items()} == {0: 10, 1: 11, 2: 12}
     assert [each.broker_id for each in script.sent] == [ANY_BROKER, 1, 2]
 
 
 def retried(state: ClusterState, script: Script) -> MetadataResponse:
-    return run_blocking(state.retrying(lambda: state.refresh(("t",))), script)
+    return drive(state.retrying(lambda: state.refresh(("t",))), script)
 
 
 def test_what_may_pass_is_tried_again_with_growing_pauses(state: ClusterState, clock: ManualClock) -> None:
@@ -139,7 +140,7 @@ def test_what_may_pass_is_tried_again_with_growing_pauses(state: ClusterState, c
     script = Script(clock, *errors, metadata(1))
     retried(state, script)
     assert [each.because for each in script.pauses] == errors
-    for nominal_ms, pause in zip((BACKOFF_MS, 2 * BACKOFF_MS), script.pauses, strict=True):
+    for nominal_ms, pause in zip((BACKOFF.first_ms, 2 * BACKOFF.first_ms), script.pauses, strict=True):
         assert 0.8 * nominal_ms <= pause.ms <= 1.2 * nominal_ms
 
 
@@ -156,16 +157,16 @@ def test_what_cannot_pass_is_raised_at_once(state: ClusterState, clock: ManualCl
 def test_patience_ends(state: ClusterState, clock: ManualClock, error: Exception, patience_ms: float) -> None:
     with pytest.raises(type(error)):
         retried(state, Script(clock, error))
-    assert patience_ms - BACKOFF_MS_MAX <= clock.monotonic_ms() <= patience_ms
+    assert patience_ms - BACKOFF.max_ms <= clock.monotonic_ms() <= patience_ms
 
 
-def test_progress_begins_the_wait_anew(clock: ManualClock) -> None:
+def test_progress_begins_the_wait_again(clock: ManualClock) -> None:
     retries = Retries(clock, random.Random(1), timeout_ms=100)
     clock.advance(95)
     with pytest.raises(NetworkException):
         retries.next_pause_ms(NetworkException("gone"))
     retries.begin_again()
-    assert retries.next_pause_ms(NetworkException("gone")) <= 1.2 * BACKOFF_MS
+    assert retries.next_pause_ms(NetworkException("gone")) <= 1.2 * BACKOFF.first_ms
 
 
 def test_an_error_of_our_own_is_not_retried(state: ClusterState, clock: ManualClock) -> None:
@@ -174,4 +175,4 @@ def test_an_error_of_our_own_is_not_retried(state: ClusterState, clock: ManualCl
         yield
 
     with pytest.raises(ZeroDivisionError):
-        run_blocking(state.retrying(attempt), Script(clock, ClusterUnreachable(["x"])))
+        drive(state.retrying(attempt), Script(clock, ClusterUnreachable(["x"])))

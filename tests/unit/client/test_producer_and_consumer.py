@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
+from tests.support.manual_time import ManualClock
 from tests.support.scripted_broker import SILENCE, Answer, Script, ScriptedBroker, scripted_broker
 from tests.support.wire import content
 
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer, list_offsets
-from barnabas.client.partitioner import murmur2, partition_for_key
-from barnabas.client.producer import OutgoingRecord, Producer
-from barnabas.client.retries import UNKNOWN_TOPIC_TIMEOUT_MS
-from barnabas.core.clock import ManualClock, SystemClock
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer, list_offsets
+from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.client.core.partitioner import murmur2, partition_for_key
+from barnabas.client.core.retries import UNKNOWN_TOPIC_TIMEOUT_MS
+from barnabas.core.clock import SystemClock
 from barnabas.core.errors import (
     CorruptMessage,
     InvalidPartitions,
@@ -215,7 +216,7 @@ async def test_a_duplicate_is_a_success_and_a_refusal_is_final() -> None:
         )
 
 
-async def test_nobody_is_waited_for_with_acks_zero() -> None:
+async def test_acks_zero_waits_for_no_answer() -> None:
     def swallow(request: ProduceRequest, version: int) -> Answer:
         return SILENCE
 
@@ -266,7 +267,7 @@ async def test_records_before_the_position_are_dropped() -> None:
     ("committed", "values"),
     [(True, [b"kept", b"plain", b"later"]), (False, [b"lost", b"kept", b"plain", b"later"])],
 )
-async def test_aborted_transactions_are_hidden_from_those_who_ask(
+async def test_aborted_transactions_are_hidden_with_read_committed(
     committed: bool, values: list[bytes]
 ) -> None:
     abort = build_end_transaction_marker(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.client.reassignment import plan_as_json, plan_from_json, plan_moves
+from barnabas.client.admin.reassignment import plan_as_json, plan_from_json, plan_moves
 from barnabas.core.errors import InvalidReplicationFactor
 from barnabas.core.ids import TopicPartition
 
@@ -19,7 +19,7 @@ def racks(*brokers: int) -> dict[int, str | None]:
     return dict.fromkeys(brokers)
 
 
-def test_what_is_where_it_may_be_does_not_move() -> None:
+def test_replicas_on_target_brokers_do_not_move() -> None:
     assert plan_moves({A0: (1, 2), A1: (2, 3)}, [A0, A1], racks(1, 2, 3)) == {}
 
 
@@ -49,7 +49,7 @@ def test_more_replicas_than_brokers_are_refused_with_both_numbers() -> None:
 
 
 def test_with_no_other_broker_nothing_can_move() -> None:
-    with pytest.raises(InvalidReplicationFactor, match="no other broker that could hold a-0"):
+    with pytest.raises(InvalidReplicationFactor, match="no other broker can hold a-0"):
         plan_moves({A0: (1,)}, [A0], racks())
 
 
@@ -84,7 +84,7 @@ def test_a_plan_survives_its_json() -> None:
         ({"partitions": [{"topic": "a"}]}, r"partitions\[0\] needs"),
         ({"partitions": [{"topic": "a", "partition": 0, "replicas": []}]}, "one or more different"),
         ({"partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]}, "one or more different"),
-        ({"partitions": [{"topic": "a", "partition": 0, "replicas": [1]}] * 2}, "there twice"),
+        ({"partitions": [{"topic": "a", "partition": 0, "replicas": [1]}] * 2}, "a-0 appears twice"),
     ],
 )
 def test_a_plan_that_makes_no_sense_says_where(document: object, complaint: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from tests.support.manual_time import ManualClock
 from tests.support.scripted_broker import (
     SILENCE,
     Answer,
@@ -19,10 +20,9 @@ from tests.support.scripted_broker import (
 )
 from tests.support.scripted_sasl import Sasl, plain_users
 
+from barnabas.client.aio.channel import Channel
 from barnabas.client.blocking import Connection
-from barnabas.client.channel import Channel
-from barnabas.client.security_settings import PLAINTEXT, Secured, SecuritySettings
-from barnabas.core.clock import ManualClock
+from barnabas.client.security.settings import PLAINTEXT, Secured, SecuritySettings
 from barnabas.core.errors import (
     InvalidConfig,
     NetworkException,
@@ -33,7 +33,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.security.credentials.scram_credential import KnownCredential, ScramCredential, ScramMechanism
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.client import Login, plain, scram
 from barnabas.security.sasl.scram import CredentialLookup, ScramAuthentication
 
@@ -91,9 +91,7 @@ Talk = Callable[[ScriptedBroker, Secured], str | None]
 
 @TALKS
 @pytest.mark.parametrize(("sasl", "security"), [(plain_users, ALICE), (scram_users, by_scram("s3cret"))])
-def test_whoever_knows_the_password_is_let_in(
-    talk: Talk, sasl: Callable[[], Sasl], security: Secured
-) -> None:
+def test_the_right_password_logs_in(talk: Talk, sasl: Callable[[], Sasl], security: Secured) -> None:
     side = sasl()
     with broker_in_thread(side.script) as broker:
         assert talk(broker, security) == "c"
@@ -105,7 +103,7 @@ def test_whoever_knows_the_password_is_let_in(
 def test_a_wrong_password_is_said_at_once_in_the_brokers_words(talk: Talk) -> None:
     with broker_in_thread(scram_users().script) as broker:
         with pytest.raises(
-            SaslAuthenticationFailed, match=r"refuses the authentication: .*invalid credentials"
+            SaslAuthenticationFailed, match=r"rejects the authentication: .*invalid credentials"
         ) as caught:
             talk(broker, by_scram("wr0ng"))
         assert "wr0ng" not in str(caught.value)
@@ -116,7 +114,7 @@ def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are(talk: Talk
     with (
         broker_in_thread(plain_users().script) as broker,
         pytest.raises(
-            UnsupportedSaslMechanism, match=r"does not take SASL mechanism SCRAM-SHA-512 .*it takes PLAIN"
+            UnsupportedSaslMechanism, match=r"does not offer SASL mechanism SCRAM-SHA-512 .*it offers PLAIN"
         ),
     ):
         talk(broker, by_scram("s3cret"))
@@ -156,7 +154,7 @@ def test_a_blocking_connection_authenticates_again_before_its_time_is_over() -> 
     assert not side.early
 
 
-async def test_a_channel_authenticates_again_by_itself_and_holds_what_is_sent_meanwhile() -> None:
+async def test_a_channel_authenticates_again_and_holds_requests_meanwhile() -> None:
     side = plain_users(lifetime_ms=300)
     async with scripted_broker(side.script) as broker, asyncio.timeout(60):
         channel = await Channel.connect(broker.address, security=ALICE)
@@ -251,7 +249,7 @@ def test_a_broker_that_is_not_trusted_gets_nothing_and_no_second_try(
 ) -> None:
     with (
         broker_in_thread({ApiKey.METADATA: metadata}, server_side) as broker,
-        pytest.raises(InvalidConfig, match=r"is not trusted .*see ssl\.truststore\.location"),
+        pytest.raises(InvalidConfig, match=r"is not trusted .*check ssl\.truststore\.location"),
     ):
         talk(broker, trusting(trustme.CA()))
 

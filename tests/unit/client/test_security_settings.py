@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from barnabas.client.security_settings import PLAINTEXT, SecurityProtocol, SecuritySettings
-from barnabas.client.tls_context import TlsSettings, tls_context
+from barnabas.client.security.settings import PLAINTEXT, SecurityProtocol, SecuritySettings
+from barnabas.client.security.tls_context import TlsSettings, tls_context
 from barnabas.core.errors import InvalidConfig
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -50,7 +50,7 @@ def test_scram_logs_in_with_a_user_or_a_delegation_token() -> None:
     assert first_token(sasl("SCRAM-SHA-256", token)).endswith(b",tokenauth=true")
 
 
-def test_a_token_is_read_anew_for_each_authentication(tmp_path: Path) -> None:
+def test_a_token_is_read_again_for_each_authentication(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first.token.x\n")
     given = sasl("OAUTHBEARER", f'{OAUTH_MODULE} required extension_cluster="c1";')
@@ -79,7 +79,7 @@ def test_a_program_may_hand_tokens_over() -> None:
 def test_no_token_is_fetched_from_elsewhere(url: str) -> None:
     given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
     settings = SecuritySettings.parse({**given, "sasl.oauthbearer.token.endpoint.url": url})
-    with pytest.raises(InvalidConfig, match="is the file: URL"):
+    with pytest.raises(InvalidConfig, match="must be a file: URL"):
         settings.secured()
 
 
@@ -98,18 +98,18 @@ def test_no_token_is_fetched_from_elsewhere(url: str) -> None:
             "is PlainLoginModule",
         ),
         (sasl("PLAIN", f'{PLAIN_MODULE} required username="a" password="s3cret"'), "semicolon"),
-        ({"sasl.login.callback.handler.class": "com.example.s3cret"}, "names code to load"),
-        ({"sasl.client.callback.handler.class": "x"}, "names code to load"),
-        ({"sasl.login.class": "x"}, "names code to load"),
-        ({"ssl.engine.factory.class": "x"}, "names code to load"),
-        ({"security.providers": "x"}, "names code to load"),
+        ({"sasl.login.callback.handler.class": "com.example.s3cret"}, "names a class"),
+        ({"sasl.client.callback.handler.class": "x"}, "names a class"),
+        ({"sasl.login.class": "x"}, "names a class"),
+        ({"ssl.engine.factory.class": "x"}, "names a class"),
+        ({"security.providers": "x"}, "names a class"),
         ({"sasl.jaas.confg": "s3cret"}, "is not a setting"),
-        ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1"}, "not TLSv1"),
+        ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1"}, "TLSv1 is none of"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldaps"}, "https or empty"),
-        ({"security.protocol": "SSL", "ssl.keystore.key": "s3cret"}, "belong together"),
+        ({"security.protocol": "SSL", "ssl.keystore.key": "s3cret"}, "need each other"),
     ],
 )
-def test_what_is_wrong_is_named_without_a_secret(given: dict[str, str], message: str) -> None:
+def test_an_invalid_setting_is_named_without_its_secret(given: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidConfig, match=message) as caught:
         SecuritySettings.parse(given)
     assert "s3cret" not in str(caught.value)
@@ -119,7 +119,7 @@ def test_a_class_that_kafka_names_by_itself_is_no_code_of_others() -> None:
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
     given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
     SecuritySettings.parse({**given, "sasl.login.callback.handler.class": handler})
-    with pytest.raises(InvalidConfig, match="names code to load"):
+    with pytest.raises(InvalidConfig, match="names a class"):
         SecuritySettings.parse({**given, "sasl.login.callback.handler.class": f"evil.{handler}"})
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.frames import FRAME_BYTES_MAX, BrokenStream, FrameBuffer
-from barnabas.client.session import API_VERSIONS_FIRST_TRIED, JOINED_BYTES_MAX, Pending, Session
-from barnabas.core.endpoints import Endpoint
+from barnabas.client.core.frames import FRAME_BYTES_MAX, BrokenStream, FrameBuffer
+from barnabas.client.core.session import API_VERSIONS_FIRST_TRIED, JOINED_BYTES_MAX, Pending, Session
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import ClusterAuthorizationFailed, UnsupportedVersion
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -18,7 +18,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 
 
 def feed(target: FrameBuffer | Session[Pending], stream: bytes) -> list[Any]:
-    """What comes out as the stream is received, as much at a time as the buffer takes."""
+    """Frames that come out as the stream is received, as much at a time as the buffer takes."""
     out: list[Any] = []
     while stream:
         buffer = (target.frames if isinstance(target, Session) else target).get_buffer()
@@ -77,7 +77,7 @@ def test_memory_is_used_again_only_when_it_is_given_back(reuse: bool) -> None:
 
 @pytest.mark.parametrize("size", [-1, FRAME_BYTES_MAX + 1])
 def test_a_frame_of_an_impossible_size_is_the_end(size: int) -> None:
-    with pytest.raises(BrokenStream, match=f"it sent a frame of {size} bytes"):
+    with pytest.raises(BrokenStream, match=f"the broker sent a frame of {size} bytes"):
         frames_of(struct.pack(">i", size) + b"abc", [])
 
 
@@ -115,16 +115,18 @@ def test_an_answer_out_of_turn_is_the_end() -> None:
     session = session_with(metadata=(0, 1))
     for _ in range(2):
         session.ask(MetadataRequest(), MetadataResponse, 1, Pending())
-    with pytest.raises(BrokenStream, match="answer to Metadata makes no sense: answer 1 came in place of 0"):
+    with pytest.raises(
+        BrokenStream, match="answer to Metadata cannot be decoded: correlation id 1 arrived instead of 0"
+    ):
         feed(session, answer_frame(1, MetadataResponse(), 1))
 
 
 def test_an_answer_to_nothing_is_the_end() -> None:
-    with pytest.raises(BrokenStream, match="nobody asked for"):
+    with pytest.raises(BrokenStream, match="an answer without a request"):
         feed(session_with(metadata=(0, 1)), answer_frame(0, MetadataResponse(), 1))
 
 
-def test_what_is_small_is_written_in_one_piece_and_what_is_large_is_not_copied() -> None:
+def test_small_requests_are_joined_and_large_ones_are_not_copied() -> None:
     session = session_with(produce=(3, 9))
     for size, is_joined in ((100, True), (2 * JOINED_BYTES_MAX, False)):
         records = bytes(size)
@@ -143,7 +145,7 @@ def test_an_older_broker_is_asked_for_its_versions_in_its_own() -> None:
     assert session.settle_versions(API_VERSIONS_FIRST_TRIED, refusal) == 2
     silent = ApiVersionsResponse(error_code=UnsupportedVersion.code)
     assert session.settle_versions(API_VERSIONS_FIRST_TRIED, silent) == 0
-    with pytest.raises(UnsupportedVersion, match="a:1 does not say which versions it speaks"):
+    with pytest.raises(UnsupportedVersion, match="a:1 rejects ApiVersions"):
         session.settle_versions(0, silent)
     with pytest.raises(ClusterAuthorizationFailed):
         session.settle_versions(0, ApiVersionsResponse(error_code=ClusterAuthorizationFailed.code))
@@ -153,7 +155,7 @@ def test_a_version_fits_both_sides() -> None:
     session = session_with(metadata=(1, 8))
     assert session.version_for(MetadataRequest) == 8
     assert session.version_for(MetadataRequest, version_max=4) == 4
-    with pytest.raises(UnsupportedVersion, match="a:1 has no version of Metadata that fits: it has 1 to 8"):
+    with pytest.raises(UnsupportedVersion, match="a:1 has no usable version of Metadata: it has 1 to 8"):
         session.version_for(MetadataRequest, version_max=0)
     with pytest.raises(UnsupportedVersion, match="it has none"):
         session.version_for(ProduceRequest)

@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.support.manual_time import ManualClock
 from tests.unit.cluster.simulated_disk import STORE, SimulatedDisk
 
-from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.core.clock import ManualClock
+from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore
 from barnabas.core.scheduler import InlineBackground
 
 

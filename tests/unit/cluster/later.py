@@ -1,4 +1,4 @@
-"""Background work that is done when the test says so."""
+"""Background work that runs when the test asks for it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
 
 STORE = "/disk/store"
 """The directory of the embedded store."""

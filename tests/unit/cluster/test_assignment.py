@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from barnabas.cluster.assignment import alternate_racks, assign_replicas
+from barnabas.cluster.metadata.replica_placement import alternate_racks, assign_replicas
 from barnabas.core.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,

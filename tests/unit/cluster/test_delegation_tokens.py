@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.manual_time import ManualClock
 
-from barnabas.cluster import delegation_tokens
-from barnabas.cluster.change_notes import NOTE_LIFETIME_MS
-from barnabas.cluster.coordination import DATA_BYTES_MAX, Coordination
-from barnabas.cluster.decoy_secret import get_or_create_decoy_secret
-from barnabas.cluster.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
-from barnabas.cluster.delegation_tokens import DelegationTokens
-from barnabas.cluster.embedded import open_embedded
-from barnabas.core.clock import ManualClock
+from barnabas.cluster.coordination.contract import DATA_BYTES_MAX, Coordination
+from barnabas.cluster.embedded.session import open_embedded
+from barnabas.cluster.stores import delegation_tokens
+from barnabas.cluster.stores.change_notifications import NOTIFICATION_LIFETIME_MS
+from barnabas.cluster.stores.decoy_secret import get_or_create_decoy_secret
+from barnabas.cluster.stores.delegation_tokens import DelegationTokens
+from barnabas.cluster.znodes.delegation_tokens import DelegationTokenZnode, TokenChangeZnode
 from barnabas.core.errors import DelegationTokenNotFound, InvalidRequest, PolicyViolation
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.runtime import LoopRunner
 from barnabas.security.credentials.delegation_token import DelegationToken, TokenTimes, created
 from barnabas.security.credentials.scram_credential import ScramMechanism
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 
 ALICE, BOB = KafkaPrincipal.user("alice"), KafkaPrincipal.user("bob")
 TIMES = TokenTimes(lifetime_ms_max=1_000, renewal_ms=100)
@@ -34,7 +36,7 @@ async def store(path: Path) -> AsyncIterator[Coordination]:
 
 
 async def opened(znodes: Coordination, clock: ManualClock) -> DelegationTokens:
-    tokens = DelegationTokens(znodes, clock, "secret", TIMES, InlineBackground(), LoopRunner())
+    tokens = DelegationTokens(znodes, clock, "secret", TIMES, InlineBackground(), Metrics())
     await tokens.open(lambda: None)
     return tokens
 
@@ -62,6 +64,50 @@ async def test_an_owner_and_all_together_have_so_many_tokens(
         clock.advance(ms=51)  # the first is over
         await tokens.add(token("d", ALICE, clock))
         assert [each.token_id for each in tokens] == ["b", "c", "d"]
+
+
+async def test_a_few_owners_that_take_all_they_get_leave_tokens_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delegation_tokens, "DELEGATION_TOKENS_PER_OWNER_MAX", 5)
+    monkeypatch.setattr(delegation_tokens, "DELEGATION_TOKENS_MAX", 20)
+    clock, metrics = ManualClock(), Metrics()
+    async with store(tmp_path) as znodes:
+        tokens = DelegationTokens(znodes, clock, "secret", TIMES, InlineBackground(), metrics)
+        await tokens.open(lambda: None)
+        had = []
+        for user in range(6):
+            owner, count = KafkaPrincipal.user(f"user {user}"), 0
+            with contextlib.suppress(PolicyViolation):
+                while True:
+                    await tokens.add(token(f"{user}-{count}", owner, clock))
+                    count += 1
+            had.append(count)
+        assert had[:5] == [5, 5, 5, 3, 2]
+        assert "barnabas_delegation_tokens 20" in render_prometheus(metrics)
+
+
+async def test_a_sweep_that_is_held_up_is_not_joined_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, store_answers, removing = ManualClock(), asyncio.Event(), list[str]()
+    async with store(tmp_path) as znodes:
+        tokens = await opened(znodes, clock)
+        await tokens.add(token("a", ALICE, clock))
+        clock.advance(ms=101)
+
+        async def remove(expired: DelegationToken) -> None:
+            removing.append(expired.token_id)
+            await store_answers.wait()
+
+        monkeypatch.setattr(tokens, "remove", remove)
+        passes = [asyncio.create_task(tokens.sweep_expired()) for _ in range(5)]
+        await asyncio.sleep(0)
+        store_answers.set()
+        await asyncio.gather(*passes)
+        assert removing == ["a"]
+        await tokens.sweep_expired()
+        assert removing == ["a", "a"]
 
 
 async def test_a_token_is_found_by_its_secret_while_there_is_one(tmp_path: Path) -> None:
@@ -121,13 +167,13 @@ async def test_old_notes_are_removed_and_what_is_no_note_stays(tmp_path: Path) -
         await znodes.create(f"{TokenChangeZnode.PARENT}/by-hand/deeper", make_parents=True)
         await tokens.refresh(lambda: None, everything=True)
         assert len(await znodes.children(TokenChangeZnode.PARENT)) == 2
-        clock.advance(ms=NOTE_LIFETIME_MS + 1)
+        clock.advance(ms=NOTIFICATION_LIFETIME_MS + 1)
         await tokens.refresh(lambda: None, everything=True)
         assert await znodes.children(TokenChangeZnode.PARENT) == ["by-hand"]
         assert [each.token_id for each in tokens] == ["a"]
 
 
-async def test_only_what_changed_is_understood_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_what_changed_is_understood_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, decoded = ManualClock(), list[str]()
     decode = DelegationTokenZnode.decode
 
@@ -154,7 +200,7 @@ async def test_only_what_changed_is_understood_anew(tmp_path: Path, monkeypatch:
                 assert each.find(each.secret_of(longer)) == longer
 
 
-async def test_what_somebody_spoilt_is_ignored(tmp_path: Path) -> None:
+async def test_a_spoilt_entry_is_ignored(tmp_path: Path) -> None:
     clock = ManualClock()
     async with store(tmp_path) as znodes:
         tokens = await opened(znodes, clock)

@@ -1,4 +1,4 @@
-"""Only the store says that a topic is gone, and only one that is not behind."""
+"""Only the store knows that a topic is deleted, and only a server that does not lag behind."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.support.manual_time import ManualClock
 
-from barnabas.cluster.coordination import ConnectionLoss, Coordination
-from barnabas.cluster.deleted_partitions import DeletedPartitions
-from barnabas.cluster.embedded import open_embedded
-from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic, mark_for_deletion
-from barnabas.cluster.znodes import TopicZnode
-from barnabas.core.clock import ManualClock
+from barnabas.cluster.coordination.contract import ConnectionLoss, Coordination
+from barnabas.cluster.embedded.session import open_embedded
+from barnabas.cluster.stores.deleted_partitions import DeletedPartitions
+from barnabas.cluster.stores.registration import make_persistent_paths
+from barnabas.cluster.stores.topics import create_topic, mark_for_deletion
+from barnabas.cluster.znodes.layout import TopicZnode
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.runtime import LoopRunner
 
 FIRST_ID, SECOND_ID = Uuid.parse("AAAAAAAAAAAAAAAAAAAAAQ"), Uuid.parse("AAAAAAAAAAAAAAAAAAAAAg")
 
@@ -32,9 +31,7 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 async def ids(
     znodes: Coordination, *names: str, is_deletion_enabled: bool = True
 ) -> Mapping[str, Uuid | None]:
-    return await DeletedPartitions(znodes, LoopRunner(), is_deletion_enabled=is_deletion_enabled).find_topics(
-        names
-    )
+    return await DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled).find_topics(names)
 
 
 async def test_a_topic_is_gone_with_its_node_and_another_has_another_id(znodes: Coordination) -> None:
@@ -66,7 +63,7 @@ async def test_what_cannot_be_read_is_left_out(znodes: Coordination) -> None:
 
 
 async def test_a_server_that_is_behind_is_not_believed(znodes: Coordination) -> None:
-    """One that has been told to catch up by a write first is behind no more."""
+    """A server that has applied a write of this session first does not lag behind it."""
     await create_topic(znodes, "t", FIRST_ID, {0: [1]}, {})
 
     class Behind:

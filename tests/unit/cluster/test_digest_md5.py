@@ -19,7 +19,7 @@ def test_the_password_is_proved_and_asked_for_a_proof() -> None:
     answer, _, proof = exchange.send(CHALLENGE).rpartition(b"=")
     assert answer + b"=PROOF" == ANSWER
     assert len(proof) == 32
-    with pytest.raises(LoginRefused, match="does not know the password"):
+    with pytest.raises(LoginRefused, match="has not proved that it knows the password"):
         exchange.send(b"rspauth=" + proof)
 
 

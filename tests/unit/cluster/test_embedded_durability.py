@@ -1,4 +1,4 @@
-"""What the embedded store holds after a crash: a prefix of its history with everything acknowledged."""
+"""Content of the embedded store after a crash: a prefix of its history with everything acknowledged."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support.manual_time import ManualClock
 from tests.unit.cluster.later import Later
 from tests.unit.cluster.simulated_disk import STORE, PowerCut, SimulatedDisk
 
-from barnabas.cluster import embedded
-from barnabas.cluster.coordination import (
+from barnabas.cluster.coordination.contract import (
     Create,
     Result,
     SessionExpired,
     SessionState,
+    StoreDamaged,
     StoreFailed,
     StoreLocked,
 )
-from barnabas.cluster.embedded import EmbeddedStore, open_embedded
-from barnabas.cluster.journal import CorruptSnapshot
-from barnabas.core.clock import ManualClock
-from barnabas.core.files import RealFiles
+from barnabas.cluster.embedded import session as embedded
+from barnabas.cluster.embedded.session import EmbeddedStore, open_embedded
+from barnabas.core.files import RealFile, RealFiles
 from barnabas.core.scheduler import InlineBackground
 
 
@@ -118,19 +119,119 @@ async def test_a_corrupt_tail_is_cut_and_the_log_goes_on(tmp_path: Path, tail: b
     await store.close()
 
 
-async def test_a_flipped_bit_ends_the_log_there(tmp_path: Path) -> None:
-    store = open_at(tmp_path)
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+async def written(path: Path) -> dict[str, tuple[bytes, int, int]]:
+    """A store with a snapshot and a log of several appends; returns its state."""
+    store = open_at(path)
     session = store.connect()
-    await session.create("/a", b"first")
-    middle = (tmp_path / "log").stat().st_size
-    await session.create("/b", b"second")
+    for number in range(3):
+        await session.create(f"/old{number}", b"x")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded, "COMPACT_BYTES_MIN", 1)
+        await session.create("/compacted", b"x")
+    for number in range(4):
+        await session.create(f"/n{number}", b"%d" % number)
+    found = state(store)
     store._journal.close()
-    log = bytearray((tmp_path / "log").read_bytes())
-    log[middle + 20] ^= 1
-    (tmp_path / "log").write_bytes(log)
+    return found
+
+
+@pytest.mark.parametrize("damaged", ["log", "log.copy", "snapshot", "snapshot.copy"])
+async def test_a_flipped_bit_in_any_one_file_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: str
+) -> None:
+    before = await written(tmp_path)
+    path = tmp_path / damaged
+    for place in range(path.stat().st_size):
+        flip(path, place)
+        store = open_at(tmp_path)
+        assert state(store) == before, place
+        store._journal.close()
+        for name in ("log", "snapshot"):
+            assert (tmp_path / name).read_bytes() == (tmp_path / f"{name}.copy").read_bytes()
+    if damaged != "log.copy":
+        assert "is repaired" in caplog.text
+
+
+@pytest.mark.parametrize("missing", ["log", "log.copy", "snapshot", "snapshot.copy"])
+async def test_a_missing_file_is_made_from_its_copy(tmp_path: Path, missing: str) -> None:
+    before = await written(tmp_path)
+    (tmp_path / missing).unlink()
     store = open_at(tmp_path)
-    assert set(store.nodes) == {"/", "/a"}
-    await store.close()
+    assert state(store) == before
+    store._journal.close()
+    assert (tmp_path / missing).exists()
+
+
+async def test_acknowledged_records_that_are_damaged_in_both_files_are_never_cut_off(tmp_path: Path) -> None:
+    """Also the last record: its copy proves that it was on disk."""
+    await written(tmp_path)
+    log, copy = (tmp_path / name for name in ("log", "log.copy"))
+    whole = log.read_bytes()
+    for place in range(len(whole)):
+        flip(log, place)
+        flip(copy, place)
+        with pytest.raises(StoreDamaged, match=r"acknowledged changes .*truncate -s \d+ "):
+            open_at(tmp_path)
+        assert len(log.read_bytes()) == len(whole), "nothing was touched"
+        for path in (log, copy):
+            path.write_bytes(whole)
+
+
+async def test_damage_is_told_from_a_torn_write_in_a_store_without_copies(tmp_path: Path) -> None:
+    """Earlier versions left stores without copies."""
+    await written(tmp_path)
+    log, copy = (tmp_path / name for name in ("log", "log.copy"))
+    whole = log.read_bytes()
+    last_record = whole.rindex(b"/n3") - 46
+    for place in range(last_record):
+        log.write_bytes(whole)
+        copy.unlink(missing_ok=True)
+        flip(log, place)
+        with pytest.raises(StoreDamaged):
+            open_at(tmp_path)
+
+
+class BadSector(RealFiles):
+    """One file cannot be read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def read(self, path: str) -> bytes:
+        if path.endswith(f"/{self._name}"):
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(path)
+
+
+@pytest.mark.parametrize("name", ["log", "log.copy", "snapshot", "snapshot.copy"])
+async def test_a_file_that_cannot_be_read_is_made_from_its_copy(tmp_path: Path, name: str) -> None:
+    before = await written(tmp_path)
+    (tmp_path / name).write_bytes(b"")
+    store = EmbeddedStore.open(BadSector(name), str(tmp_path), ManualClock(), InlineBackground())
+    assert state(store) == before
+    store._journal.close()
+    assert (tmp_path / name).read_bytes() == (tmp_path / name.removesuffix(".copy")).read_bytes() != b""
+
+
+async def test_a_file_that_cannot_be_read_and_has_no_copy_is_an_error(tmp_path: Path) -> None:
+    await written(tmp_path)
+    (tmp_path / "log.copy").unlink()
+    with pytest.raises(OSError, match="Input/output error"):
+        EmbeddedStore.open(BadSector("log"), str(tmp_path), ManualClock(), InlineBackground())
+
+
+async def test_a_log_that_does_not_follow_the_snapshot_is_refused(tmp_path: Path) -> None:
+    await written(tmp_path)
+    for name in ("snapshot", "snapshot.copy"):
+        (tmp_path / name).unlink()
+    with pytest.raises(StoreDamaged, match="are missing"):
+        open_at(tmp_path)
 
 
 async def history_of_writes(store: EmbeddedStore, acknowledged: list[str]) -> None:
@@ -145,7 +246,7 @@ def cut_points() -> list[tuple[int, int]]:
 
 
 async def run_until_cut(disk: SimulatedDisk, acknowledged: list[str]) -> bool:
-    """Write until the power goes; says whether it did."""
+    """Write until the power goes; returns whether it did."""
     try:
         store = EmbeddedStore.open(disk, STORE, ManualClock(), InlineBackground())
         await history_of_writes(store, acknowledged)
@@ -241,6 +342,80 @@ async def test_without_a_file_descriptor_the_log_is_compacted_later(
     await again.close()
 
 
+async def test_without_space_for_a_snapshot_the_log_grows_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 1)
+    files = RealFiles()
+    store = EmbeddedStore.open(files, str(tmp_path), ManualClock(), InlineBackground())
+    session = store.connect()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(files, "replace", refuse)
+        await session.create("/a")
+        await session.create("/b")
+    await session.create("/c")
+    assert (tmp_path / "log").stat().st_size == 0
+    before = state(store)
+    await store.close()
+    assert state(open_at(tmp_path)) == before
+
+
+async def test_a_log_that_could_not_be_emptied_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been emptied: a record behind what is gone would look like one that a crash tore."""
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", 1)
+    store = open_at(tmp_path)
+    session = store.connect()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(RealFile, "truncate", fail)
+        await session.create("/a")
+    assert store.failure is not None
+    with pytest.raises(SessionExpired):
+        await session.create("/b")
+    await store.close()
+    assert "/a" in open_at(tmp_path).nodes
+
+
+class Refusing(InlineBackground):
+    """Takes no work for a moment."""
+
+    refusals = 0
+
+    def submit(self, work: Any, then: Any, failed: Any) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise RuntimeError("can't start new thread")
+        super().submit(work, then, failed)
+
+
+@pytest.mark.parametrize("compact_bytes_min", [1, 1_000_000])
+async def test_a_write_that_the_background_does_not_take_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact_bytes_min: int
+) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_BYTES_MIN", compact_bytes_min)
+    monkeypatch.setattr(embedded, "WRITE_RETRY_S", 0)
+    background = Refusing()
+    store = EmbeddedStore.open(RealFiles(), str(tmp_path), ManualClock(), background)
+    session = store.connect()
+    background.refusals = 3
+    for path in ("/a", "/b"):
+        async with asyncio.timeout(30):
+            assert await session.create(path) == path
+    assert session.state is SessionState.CONNECTED
+    before = state(store)
+    await store.close()
+    assert state(open_at(tmp_path)) == before
+
+
 async def test_records_that_the_snapshot_holds_already_are_not_applied_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,7 +474,7 @@ async def test_a_damaged_snapshot_is_an_error_not_an_empty_store(tmp_path: Path)
     await store.connect().create("/a")
     await store.close()
     (tmp_path / "snapshot").write_bytes(b"not a snapshot")
-    with pytest.raises(CorruptSnapshot):
+    with pytest.raises(StoreDamaged, match=r"Restore .* from a backup"):
         open_at(tmp_path)
 
 
@@ -313,7 +488,8 @@ async def test_a_burst_of_writes_is_synced_together() -> None:
     await asyncio.sleep(0)
     await background.run_all()
     await asyncio.gather(*writes)
-    assert disk.syncs - before == 2
+    in_two_batches, of_two_files = 2, 2
+    assert disk.syncs - before == in_two_batches * of_two_files
 
 
 async def test_nothing_is_visible_before_it_is_durable() -> None:
@@ -383,8 +559,8 @@ async def test_a_second_opening_is_refused_in_this_process_and_in_another(tmp_pa
             open_at(tmp_path)
         script = (
             "import sys\n"
-            "from barnabas.cluster.coordination import StoreLocked\n"
-            "from barnabas.cluster.journal import open_journal\n"
+            "from barnabas.cluster.coordination.contract import StoreLocked\n"
+            "from barnabas.cluster.embedded.journal import open_journal\n"
             "from barnabas.core.files import RealFiles\n"
             "try:\n"
             "    open_journal(RealFiles(), sys.argv[1])\n"
@@ -411,7 +587,7 @@ async def test_a_topic_of_5000_partitions_is_one_record() -> None:
     operations = [Create("/topic")]
     operations += [Create(f"/topic/{number}", b'{"leader":0}') for number in range(5_000)]
     await store.connect().multi(operations)
-    assert disk.syncs - before == 1
+    assert disk.syncs - before == 2, "of the log and its copy"
     assert len(store.nodes) == 5_002
 
 
@@ -436,7 +612,7 @@ async def test_a_write_begun_by_a_watch_waits_for_the_compaction(monkeypatch: py
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-async def test_nobody_else_may_look_into_the_store(tmp_path: Path, is_there: bool) -> None:
+async def test_no_other_user_may_look_into_the_store(tmp_path: Path, is_there: bool) -> None:
     """It holds the credentials of users."""
     path = tmp_path / "data" / "coordination"
     if is_there:

@@ -6,15 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.core.clock import ManualClock
+from tests.support.manual_time import ManualClock
+
+from barnabas.cluster.embedded.session import EmbeddedStore
 from barnabas.core.files import RealFiles
 from barnabas.core.scheduler import InlineBackground
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from barnabas.cluster import embedded
+from barnabas.cluster.embedded import session as embedded
 from barnabas.core.clock import SystemClock
 from barnabas.core.scheduler import InlineBackground
 

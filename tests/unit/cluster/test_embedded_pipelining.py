@@ -6,12 +6,19 @@ import asyncio
 import random
 
 import pytest
+from tests.support.manual_time import ManualClock
 from tests.unit.cluster.later import Later
 from tests.unit.cluster.simulated_disk import STORE, SimulatedDisk
 
-from barnabas.cluster.coordination import Check, CoordinationError, Create, Delete, Operation, SetData
-from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.core.clock import ManualClock
+from barnabas.cluster.coordination.contract import (
+    Check,
+    CoordinationError,
+    Create,
+    Delete,
+    Operation,
+    SetData,
+)
+from barnabas.cluster.embedded.session import EmbeddedStore
 from barnabas.core.scheduler import InlineBackground
 
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/deep"]

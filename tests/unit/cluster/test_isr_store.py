@@ -1,4 +1,4 @@
-"""ISRs in the store, and the notes that tell the controller of them."""
+"""ISRs in the store, and the notifications that name them to the controller."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.coordination import BadVersion, ConnectionLoss, Coordination, NoNode, Stat
-from barnabas.cluster.embedded import open_embedded
-from barnabas.cluster.isr_store import (
+from barnabas.cluster.coordination.contract import BadVersion, ConnectionLoss, Coordination, NoNode, Stat
+from barnabas.cluster.embedded.session import open_embedded
+from barnabas.cluster.stores.isr_store import (
     CHECK_INTERVAL_MS,
     DELAY_MS_MAX,
     QUIET_MS,
@@ -19,15 +19,14 @@ from barnabas.cluster.isr_store import (
     ZnodeIsrStore,
     report_failed_log_dir,
 )
-from barnabas.cluster.notification_znodes import IsrChangeZnode, LogDirEventZnode
-from barnabas.cluster.registration import Registration, make_persistent_paths
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.stores.registration import Registration, make_persistent_paths
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode
+from barnabas.cluster.znodes.notifications import IsrChangeZnode, LogDirEventZnode
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import TopicPartition
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.scheduler import InlineBackground
 from barnabas.core.tasks import Tasks
-from barnabas.node.runtime import LoopRunner
 
 ZERO = TopicPartition("topic", 0)
 STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2, 3), controller_epoch=9)
@@ -47,7 +46,7 @@ class Rig:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.tasks = Tasks()
-        self.store = ZnodeIsrStore(znodes, self.clock, self.scheduler, LoopRunner(), self.tasks.start)
+        self.store = ZnodeIsrStore(znodes, self.clock, self.scheduler, self.tasks.start)
         self.znodes = znodes
         self.store.start()
 
@@ -70,7 +69,7 @@ async def test_a_write_keeps_the_controllers_epoch_and_returns_the_version(znode
     assert PartitionStateZnode.decode(data, stat.version) == STATE._replace(isr=(1, 2), state_version=1)
 
 
-async def test_a_state_that_somebody_else_has_written_is_left_alone(znodes: Coordination) -> None:
+async def test_a_state_of_another_writer_is_left_alone(znodes: Coordination) -> None:
     rig = Rig(znodes)
     other = STATE._replace(leader=2, leader_epoch=5)
     await znodes.set(PartitionStateZnode.path(*ZERO), PartitionStateZnode.encode(other))
@@ -85,7 +84,7 @@ async def test_a_state_that_somebody_else_has_written_is_left_alone(znodes: Coor
 async def test_who_joins_must_be_registered_as_it_was(znodes: Coordination) -> None:
     """Otherwise its disk may have lost since what it had then (KIP-903)."""
     rig = Rig(znodes)
-    registration = Registration(znodes, rig.clock, rig.scheduler, LoopRunner())
+    registration = Registration(znodes, rig.clock, rig.scheduler)
     joined = STATE._replace(isr=(1, 2))
     with pytest.raises(IneligibleReplica):
         await rig.store.write(ZERO, joined, Joining(2, 1))
@@ -123,6 +122,31 @@ async def test_a_lost_answer_is_looked_up(
             await change
 
 
+@pytest.mark.parametrize("was_joined", [True, False])
+async def test_a_withdrawn_change_is_undone_although_its_answer_was_lost(
+    znodes: Coordination, was_joined: bool
+) -> None:
+    """Else the leader would wait for a word of the controller, which knows nothing of the change."""
+    rig = Rig(znodes)
+    path, joined = PartitionStateZnode.path(*ZERO), STATE._replace(isr=(1, 2, 3, 4))
+    if was_joined:
+        await znodes.set(path, PartitionStateZnode.encode(joined), 0)
+    version = await rig.store.write(ZERO, STATE, withdrawn=joined)
+    data, stat = await znodes.get(path)
+    assert PartitionStateZnode.decode(data, stat.version) == STATE._replace(state_version=version)
+    assert await rig.store.write(ZERO, STATE, withdrawn=joined) == version, "its own answer may be lost, too"
+    await rig.pass_time(DELAY_MS_MAX)
+    assert await rig.notes() == [{ZERO}]
+
+
+async def test_a_withdrawn_change_does_not_undo_the_controllers(znodes: Coordination) -> None:
+    rig = Rig(znodes)
+    path, joined = PartitionStateZnode.path(*ZERO), STATE._replace(isr=(1, 2, 3, 4))
+    await znodes.set(path, PartitionStateZnode.encode(STATE._replace(leader_epoch=5)), 0)
+    with pytest.raises(BadVersion):
+        await rig.store.write(ZERO, STATE, withdrawn=joined)
+
+
 async def test_the_controller_is_told_when_it_is_quiet(znodes: Coordination) -> None:
     rig = Rig(znodes)
     await rig.store.write(ZERO, STATE._replace(isr=(1, 2)))
@@ -142,7 +166,7 @@ async def test_the_controller_is_told_after_a_minute_of_unrest(znodes: Coordinat
     assert await rig.notes() == [{ZERO}]
 
 
-async def test_nobody_wakes_up_while_there_is_nothing_to_tell(znodes: Coordination) -> None:
+async def test_no_waiter_wakes_up_while_there_is_nothing_to_tell(znodes: Coordination) -> None:
     rig = Rig(znodes)
     rig.clock.advance(DELAY_MS_MAX)
     assert rig.scheduler.run_due() == 0
@@ -176,7 +200,9 @@ async def test_a_failed_log_directory_is_reported(znodes: Coordination) -> None:
     assert LogDirEventZnode.decode(data) == 3
 
 
-async def test_the_same_isr_that_somebody_wrote_later_is_not_our_own_write(znodes: Coordination) -> None:
+async def test_the_same_isr_of_a_later_writer_is_not_our_own_write(
+    znodes: Coordination,
+) -> None:
     """The controller changed the state and changed it back: its versions are not those that we know."""
     path = PartitionStateZnode.path(*ZERO)
     wanted = STATE._replace(isr=(1, 2))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 
 FIRST, SECOND = Uuid(b"a" * 16), Uuid(b"b" * 16)
@@ -32,7 +32,7 @@ def test_topics_are_found_by_name_and_by_id(cache: MetadataCache) -> None:
         assert missing is None
 
 
-def test_a_topic_made_again_is_not_found_by_its_former_id(cache: MetadataCache) -> None:
+def test_a_topic_made_again_is_not_found_by_its_previous_id(cache: MetadataCache) -> None:
     cache.put_topic("t", FIRST, partitions(1))
     cache.put_topic("t", SECOND, partitions(1))
     assert cache.topic_by_id(FIRST) is None

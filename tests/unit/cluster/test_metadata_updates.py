@@ -1,12 +1,12 @@
-"""What the controller's UpdateMetadata changes in the cache."""
+"""Changes of the metadata cache by UpdateMetadata."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.cluster.metadata_updates import LEADER_DURING_DELETE, apply_update
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.metadata.cache import MetadataCache
+from barnabas.cluster.metadata.updates import LEADER_DURING_DELETE, apply_update
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import Uuid
 from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -65,7 +65,7 @@ def test_a_topic_goes_with_its_last_partition() -> None:
     assert apply_update(metadata, update(state(0, leader=LEADER_DURING_DELETE))) == []
 
 
-def test_a_topic_made_anew_has_nothing_of_the_old_one() -> None:
+def test_a_topic_made_again_has_nothing_of_the_old_one() -> None:
     metadata = MetadataCache("cluster")
     apply_update(metadata, update(state(0), state(1)))
     apply_update(metadata, update(state(0), topic_id=OTHER_ID))

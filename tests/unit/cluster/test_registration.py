@@ -5,23 +5,22 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from tests.support.embedded_sessions import expire_session, renew_session
+from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
-from barnabas.cluster.coordination import ConnectionLoss, Operation, Result
-from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.cluster.registration import (
+from barnabas.cluster.coordination.contract import ConnectionLoss, Operation, Result
+from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.stores.registration import (
     Registration,
     generate_broker_id,
     get_or_create_cluster_id,
     make_persistent_paths,
 )
-from barnabas.cluster.znodes import PERSISTENT_PATHS
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.znodes.brokers import BrokerIdZnode, BrokerInfo
+from barnabas.cluster.znodes.layout import PERSISTENT_PATHS
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import DuplicateBrokerRegistration
 from barnabas.core.ids import Uuid
-from barnabas.core.scheduler import ManualScheduler
-from barnabas.node.runtime import LoopRunner
 
 BROKER = BrokerInfo(1, (ListenerEndpoint("PLAINTEXT", Endpoint("localhost", 9092)),))
 
@@ -36,7 +35,7 @@ async def registration(
     znodes: EmbeddedSession, clock: ManualClock, scheduler: ManualScheduler
 ) -> Registration:
     await make_persistent_paths(znodes)
-    return Registration(znodes, clock, scheduler, LoopRunner())
+    return Registration(znodes, clock, scheduler)
 
 
 async def settle() -> None:
@@ -114,7 +113,7 @@ async def test_a_lost_reply_does_not_wedge_the_registration(
 ) -> None:
     await make_persistent_paths(znodes)
     lossy = LosingReplies(znodes, losses=1)
-    registration = Registration(lossy, clock, scheduler, LoopRunner())  # type: ignore[arg-type]
+    registration = Registration(lossy, clock, scheduler)  # type: ignore[arg-type]
     task = asyncio.create_task(registration.register(BROKER))
     await settle()
     assert not task.done()
@@ -137,7 +136,7 @@ async def test_a_session_that_is_lost_on_the_way_is_followed_by_another(
         clock.advance(ms=1_000)
         scheduler.run_due()
     assert not task.done()
-    znodes.renew()
+    renew_session(znodes)
     await settle()
     clock.advance(ms=100)
     scheduler.run_due()
@@ -146,7 +145,7 @@ async def test_a_session_that_is_lost_on_the_way_is_followed_by_another(
     assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)
 
 
-async def test_a_former_session_is_waited_for_anew_when_the_store_was_away(
+async def test_a_previous_session_is_waited_for_again_when_the_store_was_away(
     registration: Registration,
     store: EmbeddedStore,
     znodes: EmbeddedSession,
@@ -159,21 +158,21 @@ async def test_a_former_session_is_waited_for_anew_when_the_store_was_away(
     task = asyncio.create_task(registration.register(BROKER))
     await settle()
     clock.advance(ms=100 * znodes.session_timeout_ms)
-    znodes.renew()
+    renew_session(znodes)
     scheduler.run_due()
     await settle()
     assert not task.done()
-    await former.expire()
+    await expire_session(former)
     assert (await task).epoch > 0
 
 
 async def test_the_node_of_an_earlier_session_of_this_broker_is_replaced(
     registration: Registration, znodes: EmbeddedSession
 ) -> None:
-    """The store has not noticed yet that the former session ended."""
+    """The store has not noticed yet that the previous session ended."""
     first = await registration.register(BROKER)
     znodes.lose()
-    znodes.renew()
+    renew_session(znodes)
     second = await registration.register(BROKER)
     _, stat = await znodes.get("/brokers/ids/1")
     assert stat.ephemeral_owner == znodes.session_id
@@ -188,7 +187,7 @@ async def test_the_node_of_a_killed_process_is_waited_for(
     task = asyncio.create_task(registration.register(BROKER))
     await settle()
     assert not task.done()
-    await former.expire()
+    await expire_session(former)
     assert (await task).epoch > 0
 
 
@@ -213,7 +212,7 @@ async def test_a_live_broker_with_the_same_id_keeps_it(
 
 
 class LosingSessions:
-    """A session that is replaced by another just before the answer to the registration is heard."""
+    """A session that is replaced by another just before the response to the registration arrives."""
 
     def __init__(self, session: EmbeddedSession) -> None:
         self._session = session
@@ -227,7 +226,7 @@ class LosingSessions:
         if not self._is_lost:
             self._is_lost = True
             self._session.lose()
-            self._session.renew()
+            renew_session(self._session)
         return results
 
 
@@ -236,7 +235,7 @@ async def test_a_registration_of_a_session_that_is_gone_is_made_again(
 ) -> None:
     """Its epoch would be taken for one of the session that came after it."""
     await make_persistent_paths(znodes)
-    registration = Registration(LosingSessions(znodes), clock, scheduler, LoopRunner())  # type: ignore[arg-type]
+    registration = Registration(LosingSessions(znodes), clock, scheduler)  # type: ignore[arg-type]
     registered = await asyncio.wait_for(registration.register(BROKER), 5)
     _, stat = await znodes.get("/brokers/ids/1")
     assert (registered.epoch, stat.ephemeral_owner) == (stat.czxid, znodes.session_id)
@@ -247,7 +246,7 @@ async def test_a_registration_whose_answer_was_lost_is_not_made_again(
 ) -> None:
     """The controller has seen it by then: another epoch would be a broker that was gone in between."""
     await make_persistent_paths(znodes)
-    registration = Registration(LosingReplies(znodes, losses=1), clock, scheduler, LoopRunner())  # type: ignore[arg-type]
+    registration = Registration(LosingReplies(znodes, losses=1), clock, scheduler)  # type: ignore[arg-type]
     task = asyncio.create_task(registration.register(BROKER))
     await settle()
     _, first = await znodes.get("/brokers/ids/1")

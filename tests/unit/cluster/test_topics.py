@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from barnabas.cluster.coordination import Create, Delete, Stat
-from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import (
+from barnabas.cluster.coordination.contract import Create, Delete, Stat
+from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.stores.registration import make_persistent_paths
+from barnabas.cluster.stores.topics import (
     add_partitions,
     allocate_producer_ids,
     create_topic,
@@ -17,7 +17,7 @@ from barnabas.cluster.topics import (
     read_topics,
     write_config,
 )
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ProducerIdBlock
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode, ProducerIdBlock
 from barnabas.core.errors import (
     InvalidPartitions,
     TopicAlreadyExists,

@@ -6,20 +6,12 @@ import json
 
 import pytest
 
-from barnabas.cluster.acl_znodes import AclChangeZnode, AclEntry, AclZnode
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo, BrokerSequenceZnode
-from barnabas.cluster.consumer_offset_znodes import ConsumerOffsetZnode
-from barnabas.cluster.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
-from barnabas.cluster.notification_znodes import (
-    ConfigChangeZnode,
-    DeleteTopicsZnode,
-    IsrChangeZnode,
-    LogDirEventZnode,
-    PreferredReplicaElectionZnode,
-    ReassignPartitionsZnode,
-)
-from barnabas.cluster.znode_json import MalformedZnode
-from barnabas.cluster.znodes import (
+from barnabas.cluster.znodes.acls import AclChangeZnode, AclEntry, AclZnode
+from barnabas.cluster.znodes.brokers import BrokerIdZnode, BrokerInfo, BrokerSequenceZnode
+from barnabas.cluster.znodes.consumer_offsets import ConsumerOffsetZnode
+from barnabas.cluster.znodes.delegation_tokens import DelegationTokenZnode, TokenChangeZnode
+from barnabas.cluster.znodes.json_codec import MalformedZnode
+from barnabas.cluster.znodes.layout import (
     PERSISTENT_PATHS,
     ClusterIdZnode,
     ConfigZnode,
@@ -34,10 +26,18 @@ from barnabas.cluster.znodes import (
     desanitize,
     sanitize,
 )
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.znodes.notifications import (
+    ConfigChangeZnode,
+    DeleteTopicsZnode,
+    IsrChangeZnode,
+    LogDirEventZnode,
+    PreferredReplicaElectionZnode,
+    ReassignPartitionsZnode,
+)
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.security.credentials.delegation_token import DelegationToken
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 TOPIC_ID = Uuid(bytes(range(16)))
 

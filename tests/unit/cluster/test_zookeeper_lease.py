@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 
 import pytest
+from tests.support.manual_time import ManualClock, ManualScheduler
 
 from barnabas.cluster.zookeeper.lease import SessionLease
-from barnabas.core.clock import ManualClock
-from barnabas.core.scheduler import Cancellable, ManualScheduler
+from barnabas.core.scheduler import Cancellable
 
 TIMEOUT_MS = 6_000
 
 
 class Loop:
-    """As much of an event loop as a lease needs, on a manual clock."""
+    """Event loop on a manual clock, with as much of it as a lease needs."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock

@@ -35,7 +35,7 @@ def test_secrets_are_their_owners_alone(path: str, access: Access) -> None:
 
 
 def _paths(request: wire.SetWatches) -> tuple[int, list[list[str]]]:
-    """What a server reads."""
+    """Decoder of requests, as a server reads them."""
     buffer = bytes(request.serialize())
     (zxid,) = jute.long_struct.unpack_from(buffer, 0)
     offset = 8

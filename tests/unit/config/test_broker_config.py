@@ -1,4 +1,4 @@
-"""What an operator may write, what it comes to, and what the broker says when it is wrong."""
+"""Broker configuration: accepted keys, derived values, and messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, get_type_hints
 import pytest
 
 import barnabas
-from barnabas.client.security_settings import HARMLESS
-from barnabas.config.agreement import without_effect
+from barnabas.client.security.settings import HARMLESS
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.cross_checks import without_effect
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.keys import ConfigType, Key, Update
+from barnabas.config.definitions.lookup import is_secret
+from barnabas.config.definitions.refused import refusal
+from barnabas.config.definitions.security import AUTHORIZATION, SASL, TLS, TOKENS
+from barnabas.config.definitions.shorthand import NO_EFFECT
+from barnabas.config.definitions.topics import TOPIC_KEYS, broker_default
 from barnabas.config.derived import retention_ms
-from barnabas.config.keys import ConfigType, Key, Update
 from barnabas.config.listeners import for_listener
 from barnabas.config.log_config import resolve
 from barnabas.config.render_docs import render
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.lookup import is_secret
-from barnabas.config.rows.refused import refusal
-from barnabas.config.rows.security import AUTHORIZATION, SASL, TLS, TOKENS
-from barnabas.config.rows.topics import TOPIC_KEYS, broker_default
-from barnabas.config.rows.words import NO_EFFECT
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 
 load = BrokerConfig.load
@@ -82,7 +82,7 @@ def test_every_declared_attribute_is_a_key_of_that_type() -> None:
 
 
 def test_a_key_that_nothing_reads_says_so() -> None:
-    """But for those that encrypt settings: who gives them is refused."""
+    """Except the keys that encrypt settings: they are rejected."""
     readers = [
         path.read_text() for path in Path(barnabas.__file__).parent.rglob("*.py") if "rows" not in path.parts
     ]
@@ -181,6 +181,22 @@ def test_a_key_that_cannot_be_honoured_is_refused_with_the_reason(key: str, hint
         load({key: "1"})
 
 
+def test_all_faults_are_named_at_once() -> None:
+    """A file that is corrected one message at a time takes as many starts as it has faults."""
+    assert complaint(num_partitions="0", node_id="1", log_segmnt_bytes="1") == (
+        "3 problems: (1) invalid value '0' for num.partitions: must be at least 1;"
+        " (2) configuration key 'node.id' is not supported: it belongs to KRaft, and this broker keeps its"
+        " metadata in ZooKeeper or, on its own, in an embedded store; remove it; the id of the broker is"
+        " broker.id;"
+        " (3) unknown configuration key 'log.segmnt.bytes'; did you mean log.segment.bytes"
+        " or log.retention.bytes or offsets.topic.segment.bytes?"
+    )
+    conflicts = complaint(super_users="User:a", log_retention_ms="0", broker_id="2000")
+    assert conflicts.startswith("3 problems: (1) broker.id 2000 is above reserved.broker.max.id")
+    assert "(2) super.users is given, but no authorizer.class.name" in conflicts
+    assert "(3) log.retention.{ms,minutes,hours} must be at least 1" in conflicts
+
+
 def test_no_key_is_both_known_and_refused() -> None:
     assert [name for name in BROKER_KEYS if refusal(name)] == []
 
@@ -228,7 +244,7 @@ def test_a_listener_name_of_ones_own_has_the_protocol_of_the_map() -> None:
             "only one",
         ),
         ({"advertised.listeners": "SSL://a:1"}, "not among listeners"),
-        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "nobody can connect"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "no client can connect"),
         ({"control.plane.listener.name": "PLAINTEXT"}, "both PLAINTEXT"),
         ({"broker.id": "1001"}, "reserved.broker.max.id"),
         ({"broker.id.generation.enable": "false"}, "broker.id must be given"),
@@ -264,9 +280,9 @@ def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: st
     [
         ({"authorizer.class.name": "org.example.Mine"}, "org.example.Mine, which cannot be loaded here"),
         ({"super.users": "User:admin"}, "super.users is given, but no authorizer.class.name"),
-        ({"allow.everyone.if.no.acl.found": "true"}, "everybody is allowed everything"),
+        ({"allow.everyone.if.no.acl.found": "true"}, "every client is allowed everything"),
         ({"password.encoder.secret": "secret"}, "no encryption of settings"),
-        ({"zookeeper.ssl.ocsp.enable": "true"}, "no look at what was revoked"),
+        ({"zookeeper.ssl.ocsp.enable": "true"}, "no revocation check"),
     ],
 )
 def test_a_promise_of_security_that_cannot_be_kept_is_refused(properties: dict[str, str], hint: str) -> None:
@@ -309,7 +325,10 @@ def test_a_key_of_security_at_its_default_asks_for_nothing(row: Key) -> None:
     text = row.render(row.default)
     if text is not None:
         load({row.name: text})
-    assert row.update is Update.READ_ONLY, "nothing would follow a change"
+    if row.name.startswith("sasl.kerberos.") and row.doc.startswith(NO_EFFECT):
+        assert row.update is Update.PER_BROKER, "as in Kafka: there is nothing that would have to follow"
+    else:
+        assert row.update is Update.READ_ONLY, "nothing would follow a change"
 
 
 @pytest.mark.parametrize("row", TLS, ids=lambda row: row.name)

@@ -1,10 +1,10 @@
-"""What one request may change of one resource."""
+"""Limits of a request that changes the settings of a resource."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.config.changes import KEYS_MAX, NAMED_MAX, parse_changes, parse_replacement
+from barnabas.config.dynamic.changes import KEYS_MAX, NAMED_MAX, parse_changes, parse_replacement
 from barnabas.core.errors import InvalidRequest
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.config.keys import ConfigType, Definition, Key, at_least, between, one_of
+from barnabas.config.definitions.keys import ConfigType, Definition, Key, at_least, between, one_of
 from barnabas.core.errors import InvalidConfig
 
 ROWS = Definition(

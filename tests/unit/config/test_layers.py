@@ -1,18 +1,20 @@
-"""Where a value comes from, and how that is shown."""
+"""Precedence of config values, and the sources that DescribeConfigs shows."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.config.changes import (
+from barnabas.config.definitions import BROKER_KEYS as REAL_KEYS
+from barnabas.config.definitions.keys import ConfigType, Definition, Key, Update, at_least
+from barnabas.config.definitions.topics import TOPIC_KEYS
+from barnabas.config.dynamic.changes import (
     Change,
     apply_changes,
     check_broker_overrides,
     parse_changes,
     parse_replacement,
 )
-from barnabas.config.keys import ConfigType, Definition, Key, Update, at_least
-from barnabas.config.layers import (
+from barnabas.config.dynamic.layers import (
     BrokerLayers,
     Synonym,
     describe_broker,
@@ -20,8 +22,6 @@ from barnabas.config.layers import (
     describe_topic,
 )
 from barnabas.config.log_config import resolve
-from barnabas.config.rows import BROKER_KEYS as REAL_KEYS
-from barnabas.config.rows.topics import TOPIC_KEYS
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource
 

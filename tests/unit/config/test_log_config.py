@@ -7,10 +7,11 @@ import dataclasses
 import pytest
 from tests.support.settings import log_config
 
+from barnabas.config.definitions.shorthand import HOUR_MS
+from barnabas.config.definitions.topics import TOPIC_KEYS
 from barnabas.config.log_config import LogConfig, resolve
-from barnabas.config.rows.topics import TOPIC_KEYS
-from barnabas.config.rows.words import HOUR_MS, LONG_MAX
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.integers import LONG_MAX
 
 
 def test_rows_and_attributes_agree() -> None:

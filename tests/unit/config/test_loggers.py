@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.config.changes import Change
-from barnabas.config.loggers import AUDIT, change_levels, describe_loggers
+from barnabas.config.dynamic.changes import Change
+from barnabas.config.dynamic.loggers import AUDIT, change_levels, describe_loggers
 from barnabas.core.errors import InvalidConfig, InvalidRequest
 from barnabas.protocol.config_numbers import ConfigOperation
 

@@ -13,12 +13,12 @@ import pytest
 
 import barnabas
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.group_config import GROUP_KEYS
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.topics import TOPIC_KEYS
+from barnabas.config.dynamic.group_config import GROUP_KEYS
 from barnabas.config.log_config import LogConfig
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.topics import TOPIC_KEYS
-from barnabas.coordinator.group.settings import GroupSettings
-from barnabas.coordinator.transaction.settings import TransactionSettings
+from barnabas.coordinator.group.state.settings import GroupSettings
+from barnabas.coordinator.transaction.state.settings import TransactionSettings
 
 SOURCE = Path(barnabas.__file__).parent
 
@@ -28,7 +28,7 @@ COMPONENTS = (
 )  # fmt: skip
 
 OWN_WORDS = {
-    "controller/store.py": {"unclean.leader.election.enable"},  # of a topic, in its znode
+    "controller/state/store.py": {"unclean.leader.election.enable"},  # of a topic, in its znode
     "storage/directory/directory_properties.py": {"broker.id"},  # a field of meta.properties
 }
 

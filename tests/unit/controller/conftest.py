@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.core.clock import ManualClock
+from tests.support.manual_time import ManualClock
 from tests.unit.controller.scripted_cluster import Cluster
 from tests.unit.controller.support import Admin
 

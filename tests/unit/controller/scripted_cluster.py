@@ -1,7 +1,7 @@
-"""Brokers that do what they are told and remember it, around real controllers on one real store.
+"""Scripted brokers that carry out requests and record them, around real controllers on one real store.
 
-Each broker has its own session and its own controller. A broker's channel answers as a broker
-would: requests of an older controller or for a former registration are refused.
+Each broker has its own session and its own controller. A broker's channel answers as a broker would: it
+refuses requests of an older controller or for an earlier registration.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.config_store import ZnodeConfigStore
-from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
-from barnabas.cluster.registration import Registration, make_persistent_paths
-from barnabas.cluster.topics import create_topic, mark_for_deletion, read_partition_states
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
+from barnabas.cluster.coordination.contract import Coordination
+from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.stores.config_store import ZnodeConfigStore
+from barnabas.cluster.stores.registration import Registration, make_persistent_paths
+from barnabas.cluster.stores.topics import create_topic, mark_for_deletion, read_partition_states
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.repository import ConfigRepository
+from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.controller.controller import KafkaController
+from barnabas.controller.events import EventQueue
 from barnabas.controller.term import Term
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     KafkaStorageError,
     NetworkException,
@@ -35,10 +35,9 @@ from barnabas.core.errors import (
 )
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.node.controller_channels import ControllerChannels
-from barnabas.node.runtime import LoopRunner
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.scheduler import InlineBackground
+from barnabas.node.membership.controller_channels import ControllerChannels
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -51,7 +50,8 @@ from barnabas.protocol.messages.stop_replica import (
     StopReplicaResponse,
 )
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import broker_config
 
 Response = TypeVar("Response", bound=Message)
@@ -63,13 +63,13 @@ WAITING_TURNS = 500
 async def set_partition_state(
     znodes: Coordination, topic: str, partition: int, state: PartitionState
 ) -> None:
-    """As a leader writes the ISR: on condition that the state has not changed."""
+    """Write the ISR as a leader does: on condition that the state has not changed."""
     path = PartitionStateZnode.path(topic, partition)
     await znodes.set(path, PartitionStateZnode.encode(state), state.state_version)
 
 
 class ScriptedBroker:
-    """One broker: what it was told, and what came of it."""
+    """One broker: the requests that it received, and their effects."""
 
     def __init__(self, broker_id: int, cluster: Cluster) -> None:
         self.id = broker_id
@@ -86,7 +86,7 @@ class ScriptedBroker:
         """On a failed disk."""
         self.deletion_error = 0
         self.cache: MetadataCache | None = None
-        """What handlers of this broker would look at."""
+        """Metadata that handlers of this broker would read."""
         self.is_reachable = True
         self.sends = 0
 
@@ -200,6 +200,11 @@ class ScriptedChannel:
         self.is_closed = True
 
 
+def is_idle(queue: EventQueue) -> bool:
+    """Whether no event of the controller is queued or running."""
+    return not queue._events and not queue._is_processing
+
+
 class Member:
     """A broker's own end: its session, its settings, its controller."""
 
@@ -212,7 +217,6 @@ class Member:
             ZnodeConfigStore(self.session),
             BrokerId(broker_id),
             BrokerConfig.load(cluster.static),
-            LoopRunner(),
         )
         self.controller = KafkaController(
             self.session,
@@ -221,7 +225,6 @@ class Member:
             cluster.clock,
             cluster.scheduler,
             cluster.randomness,
-            LoopRunner(),
             cluster.channels.start_sender,
             self.metrics,
             cluster.settings,
@@ -270,12 +273,12 @@ class Cluster:
 
     async def register(self, member: Member) -> None:
         endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.1", 9_000 + member.id))
-        registration = Registration(member.session, self.clock, self.scheduler, LoopRunner())
+        registration = Registration(member.session, self.clock, self.scheduler)
         present = await registration.register(BrokerInfo(member.id, (endpoint,)))
         self.brokers[member.id].epoch = present.epoch
 
     async def down(self, broker_id: int) -> None:
-        """The broker's process dies: its session ends, nobody says goodbye."""
+        """Kill the broker's process: its session ends without a controlled shutdown."""
         member = self.members.pop(broker_id)
         self.brokers[broker_id].roles.clear()
         member.session.lose()
@@ -290,7 +293,7 @@ class Cluster:
         await self.settle()
 
     async def bounce(self, broker_id: int) -> None:
-        """Gone and back before anyone looks: only the epoch of the registration tells."""
+        """Restart the broker before the controller looks: only the broker epoch shows it."""
         member = self.members[broker_id]
         broker = self.brokers[broker_id]
         broker.roles.clear()
@@ -306,12 +309,12 @@ class Cluster:
         return ScriptedChannel(target)
 
     async def settle(self) -> None:
-        """Until nobody has anything left to do but wait for time to pass."""
+        """Run until only the passing of time could cause another event."""
         quiet = waiting = 0
         seen = (-1, -1)
         while quiet < QUIET_TURNS and waiting < WAITING_TURNS:
             await asyncio.sleep(0)
-            is_busy = any(not member.controller.events.is_idle for member in self.members.values())
+            is_busy = any(not is_idle(member.controller.events) for member in self.members.values())
             now = (self.turns, self.store._tree.zxid)
             waiting = 0 if now != seen else waiting + 1
             quiet = 0 if is_busy or now != seen else quiet + 1

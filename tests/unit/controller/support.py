@@ -10,29 +10,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.config_store import ZnodeConfigStore
-from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.cluster.registration import Registration, make_persistent_paths
+from barnabas.administration.disk_import import DiskImport
+from barnabas.administration.metadata_wait import MetadataWait
+from barnabas.administration.topics import TopicAdministration
+from barnabas.cluster.embedded.session import EmbeddedStore
+from barnabas.cluster.metadata.cache import MetadataCache
+from barnabas.cluster.stores.config_store import ZnodeConfigStore
+from barnabas.cluster.stores.registration import Registration, make_persistent_paths
+from barnabas.cluster.znodes.brokers import BrokerInfo
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.config.log_config import LogConfig
-from barnabas.config.repository import ConfigRepository
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.controller.administration import TopicAdministration
-from barnabas.controller.adoption import Adoption
 from barnabas.controller.controller import KafkaController
-from barnabas.controller.metadata_wait import MetadataWait
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartition
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.node.controller_channels import ControllerChannels
-from barnabas.node.own_broker import OwnBroker
-from barnabas.node.runtime import LoopRunner
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.scheduler import InlineBackground
+from barnabas.node.membership.controller_channels import ControllerChannels
+from barnabas.node.membership.local_channel import OwnBroker
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -44,7 +43,9 @@ from barnabas.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from barnabas.storage.environment import LogDirectory
+from barnabas.storage.directory.kraft_metadata import KraftMetadata, UnreadableMetadata
+from barnabas.storage.files.environment import LogDirectory
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import log_config
 
 BROKER_ID = BrokerId(1)
@@ -63,7 +64,7 @@ class FakeLog:
         self.topic_id = topic_id
         self.leader_epochs = SimpleNamespace(latest_epoch=latest_epoch)
         self.log_directory = directory or LogDirectory("/data")
-        self.size_bytes = 10 * (1 + topic_partition.partition)
+        self.segments = SimpleNamespace(size_bytes=10 * (1 + topic_partition.partition))
         self.producers: list[object] = []
         self.config = log_config()
 
@@ -80,6 +81,10 @@ class FakeDisk:
         self.damaged: dict[TopicPartition, object] = {}
         self.deleted: list[TopicPartition] = []
         self.producer_id_seen = -1
+        self.metadata: KraftMetadata | UnreadableMetadata | None = None
+        self.metadata_adopted: KraftMetadata | None = None
+        self.ages_ms: dict[str, int] = {}
+        """Age of the oldest records by topic."""
         self.strays: list[TopicPartition] = []
 
     @property
@@ -101,6 +106,17 @@ class FakeDisk:
     def largest_producer_id(self) -> int:
         return self.producer_id_seen
 
+    def kraft_metadata(self) -> KraftMetadata | None:
+        if isinstance(self.metadata, UnreadableMetadata):
+            raise self.metadata
+        return self.metadata
+
+    def note_kraft_metadata_adopted(self, metadata: KraftMetadata) -> None:
+        self.metadata_adopted = metadata
+
+    def would_delete(self, topic: str, retention_ms: int) -> bool:
+        return self.ages_ms.get(topic, 0) > retention_ms
+
     def add(
         self, topic: str, partition: int, topic_id: Uuid | None = None, *, latest_epoch: int = -1
     ) -> None:
@@ -117,7 +133,7 @@ class FakeDisk:
 
 
 class FakeReplicas:
-    """Leads what it is told to lead, except what is in `broken`."""
+    """Leads the partitions that it receives, except those in `broken`."""
 
     def __init__(self, disk: FakeDisk, configs: ConfigRepository) -> None:
         self.log_manager = disk
@@ -233,7 +249,6 @@ class Admin:
     def __init__(self, path: Path, stack: AsyncExitStack, static: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
-        self.runner = LoopRunner()
         self.randomness = random.Random(7)
         self.disk = FakeDisk()
         self.static = dict(static or {})
@@ -247,7 +262,7 @@ class Admin:
         await self.load()
 
     async def open(self) -> None:
-        """What there is before the controller takes over."""
+        """State before the controller takes over."""
         self._store = EmbeddedStore.open(RealFiles(), str(self._path), self.clock, InlineBackground())
         self.znodes = self._store.connect()
         await make_persistent_paths(self.znodes)
@@ -255,7 +270,6 @@ class Admin:
             ZnodeConfigStore(self.znodes),
             BROKER_ID,
             BrokerConfig(self.static, {**BROKER_KEYS.defaults(), **BROKER_KEYS.parse(self.static)}),
-            self.runner,
         )
         await self.configs.load()
         self.metadata = MetadataCache("the-cluster")
@@ -270,24 +284,22 @@ class Admin:
             self.clock,
             self.scheduler,
             self.randomness,
-            self.runner,
             self.channels.start_sender,
             Metrics(),
             BrokerConfig.load({"auto.leader.rebalance.enable": "false"}),
         )
-        self.metadata_wait = MetadataWait(self.metadata, self.scheduler, self.runner)
+        self.metadata_wait = MetadataWait(self.metadata, self.scheduler)
         self.topics = TopicAdministration(
             self.znodes,
             self.configs,
             self.metadata,
             self.randomness,
             self.scheduler,
-            self.runner,
             self.metadata_wait,
             is_alone=True,
         )
         endpoint = ListenerEndpoint("PLAINTEXT", Endpoint("192.0.2.9", 9092))
-        registration = Registration(self.znodes, self.clock, self.scheduler, self.runner)
+        registration = Registration(self.znodes, self.clock, self.scheduler)
         await registration.register(BrokerInfo(BROKER_ID, (endpoint,), "rack-a"))
 
     async def _connect(self, broker: BrokerInfo) -> OwnBroker:
@@ -296,12 +308,13 @@ class Admin:
 
     async def load(self) -> None:
         disk: Any = self.disk
-        await Adoption(self.znodes, BROKER_ID, self.configs, self.randomness, disk).run()
+        internal = {OFFSETS_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer"}}
+        await DiskImport(self.znodes, BROKER_ID, self.configs, self.randomness, disk, internal.get).run()
         await self.controller.start()
         await self.settle()
 
     async def settle(self) -> None:
-        """Until the controller has told what it has heard."""
+        """Wait until this broker has carried out the controller's requests."""
         await self.controller.until_told(None)
 
     async def stop(self) -> None:

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
-from barnabas.cluster.topics import read_topics
-from barnabas.cluster.znodes import TopicZnode
-from barnabas.controller.administration import AUTO_CREATE_WAIT_MS, NAME_WAIT_MS, WAIT_MS, TopicAdministration
-from barnabas.controller.metadata_wait import MetadataWait
-from barnabas.controller.topic_rules import TopicSpec
+from barnabas.administration.metadata_wait import MetadataWait
+from barnabas.administration.topic_rules import TopicSpec
+from barnabas.administration.topics import AUTO_CREATE_WAIT_MS, NAME_WAIT_MS, WAIT_MS, TopicAdministration
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.stores.topics import read_topics
+from barnabas.cluster.znodes.layout import TopicZnode
 from barnabas.core.errors import (
     InvalidConfig,
     InvalidReplicationFactor,
@@ -25,7 +25,6 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.node.runtime import LoopRunner
 from tests.unit.controller.scripted_cluster import Cluster
 
 T = TypeVar("T")
@@ -37,21 +36,19 @@ async def topics(cluster: Cluster) -> TopicAdministration:
 
 
 async def at_broker(cluster: Cluster, broker_id: int) -> TopicAdministration:
-    """As broker `broker_id` sees it, which need not be the controller."""
+    """Metadata of broker `broker_id`, which need not be the controller."""
     member = cluster.members[broker_id]
     cache = cluster.brokers[broker_id].cache = MetadataCache("the-cluster")
     cluster.term.batch.add_update_metadata((broker_id,), cluster.term.context.partitions_with_leaders())
     cluster.term.batch.flush()
     await cluster.settle()
-    runner = LoopRunner()
     return TopicAdministration(
         member.session,
         member.configs,
         cache,
         cluster.randomness,
         cluster.scheduler,
-        runner,
-        MetadataWait(cache, cluster.scheduler, runner),
+        MetadataWait(cache, cluster.scheduler),
     )
 
 
@@ -172,7 +169,7 @@ async def test_a_deleted_topic_is_gone_when_the_answer_comes(
     assert again.topic_id != created.topic_id
 
 
-async def test_a_deletion_that_waits_for_a_broker_is_answered_when_nobody_sees_the_topic(
+async def test_a_deletion_that_waits_for_a_broker_is_answered_when_no_broker_sees_the_topic(
     cluster: Cluster, topics: TopicAdministration
 ) -> None:
     created = await topics.create_topic(TopicSpec("t", assignments=[(0, [2, 3])]))

@@ -1,4 +1,4 @@
-"""What a start of a broker that is alone makes of the store and the disk."""
+"""Start of a single broker: reconciling the store with the disk."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.cluster import topics as store
-from barnabas.cluster.coordination import Operation
-from barnabas.cluster.notification_znodes import DeleteTopicsZnode
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
-from barnabas.controller.topic_rules import TopicSpec
+from barnabas.administration.topic_rules import TopicSpec
+from barnabas.cluster.coordination.contract import Operation
+from barnabas.cluster.stores import topics as store
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
+from barnabas.cluster.znodes.notifications import DeleteTopicsZnode
 from barnabas.core.ids import NO_LEADER, TopicPartition, Uuid
 from tests.unit.controller.support import BROKER_ID, Admin
 
@@ -123,7 +123,7 @@ async def test_a_marker_without_a_topic_is_cleared_with_what_is_on_disk(admin: A
     assert await admin.znodes.children(DeleteTopicsZnode.PARENT) == []
 
 
-async def test_a_log_of_a_former_topic_of_that_name_is_set_aside(admin: Admin) -> None:
+async def test_a_log_of_a_previous_topic_of_that_name_is_set_aside(admin: Admin) -> None:
     await admin.topics.create_topic(TopicSpec("t", 2, 1))
     admin.disk.found[TopicPartition("t", 1)].topic_id = TOPIC_ID
     await admin.restart()
@@ -131,7 +131,7 @@ async def test_a_log_of_a_former_topic_of_that_name_is_set_aside(admin: Admin) -
     assert leaders(admin, "t") == [BROKER_ID, BROKER_ID]
 
 
-async def test_logs_of_a_former_topic_of_that_name_add_no_partitions(admin: Admin) -> None:
+async def test_logs_of_a_previous_topic_of_that_name_add_no_partitions(admin: Admin) -> None:
     await admin.topics.create_topic(TopicSpec("t"))
     admin.disk.add("t", 2, TOPIC_ID)
     await admin.restart()
@@ -195,7 +195,7 @@ async def test_a_topic_that_cannot_be_read_is_left_alone_with_its_logs(
     assert leaders(admin, "t") == [BROKER_ID, BROKER_ID]
 
 
-async def test_a_state_that_cannot_be_read_is_made_anew_by_the_epochs_of_the_log(admin: Admin) -> None:
+async def test_a_state_that_cannot_be_read_is_made_again_by_the_epochs_of_the_log(admin: Admin) -> None:
     await admin.topics.create_topic(TopicSpec("t", 2, 1))
     admin.disk.found[TopicPartition("t", 0)].leader_epochs.latest_epoch = 7
     await admin.znodes.set(PartitionStateZnode.path("t", 0), b"[]")

@@ -1,4 +1,4 @@
-"""What a controller decides is told to every broker, in order, until it is done; without a loop."""
+"""Delivery of controller requests to every broker, in order and until done; without a loop."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.controller.broker_channels import (
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.controller.channels.broker_channels import (
     HANDOVER_MS_MAX,
     RETRY_BACKOFF_MS,
     BrokerChannels,
@@ -16,11 +16,11 @@ from barnabas.controller.broker_channels import (
     Rest,
     Send,
 )
-from barnabas.controller.delivery import Delivery
-from barnabas.core.clock import ManualClock
+from barnabas.controller.channels.delivery import Delivery
 from barnabas.core.errors import NetworkException, RequestTimedOut, StaleControllerEpoch
-from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tests.support.manual_time import ManualClock
 
 
 class RecordingSender:
@@ -124,14 +124,15 @@ def test_a_fault_of_our_own_does_not_stop_the_queue(
     channels.tell(1, 10)
     channels.step()
     channels.senders[1].queue.failed(ValueError("cannot be encoded"))
-    assert "a request to broker 1 could not be sent" in caplog.text
+    assert "broker 1: controller request could not be sent" in caplog.text
     assert "cannot be encoded" in caplog.text
     assert channels.step() == RETRY_BACKOFF_MS
 
 
 def test_an_order_that_a_broker_could_not_carry_out_is_given_again(channels: Channels) -> None:
-    """A broker reads the settings of topics from the store before it leads them. If the store is out of reach
-    at that moment, the order must not be taken for done: nobody would lead the partition, for good."""
+    """A broker reads the settings of topics from the store before it leads them. If the store is unreachable
+    at that moment, the request must not count as done: the partition would stay without a leader.
+    """
     channels.tell(1, 10)
     for _ in range(2):
         assert channels.step() == 10

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode, BrokerInfo
-from barnabas.cluster.notification_znodes import LogDirEventZnode
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, TopicZnode
-from barnabas.controller.replica_states import PartitionReplica, ReplicaStatus
-from barnabas.controller.store import Written
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.znodes.brokers import BrokerIdZnode, BrokerInfo
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode, TopicZnode
+from barnabas.cluster.znodes.notifications import LogDirEventZnode
+from barnabas.controller.state.replica_states import PartitionReplica, ReplicaStatus
+from barnabas.controller.state.store import Written
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -187,7 +187,7 @@ async def test_a_broker_that_shuts_down_is_not_elected(cluster: Cluster) -> None
     assert cluster.term.context.live_broker_ids == {1, 3}, "its next life is live again"
 
 
-async def test_controlled_shutdown_of_a_former_life_is_refused(cluster: Cluster) -> None:
+async def test_controlled_shutdown_of_a_previous_life_is_refused(cluster: Cluster) -> None:
     with pytest.raises(StaleBrokerEpoch):
         await cluster.active.controller.controlled_shutdown(2, cluster.brokers[2].epoch - 1)
     with pytest.raises(BrokerNotAvailable):
@@ -317,7 +317,7 @@ async def test_a_list_that_may_lack_something_is_not_called_complete(cluster: Cl
 
 
 async def test_everyone_hears_of_every_partition_from_a_new_controller(cluster: Cluster) -> None:
-    """Also of those that nobody can lead: a broker that knows nothing yet must not take them for deleted."""
+    """Including partitions that no replica can lead: a new broker must not take them for deleted."""
     await cluster.create("t", {0: [2, 3], 1: [3]})
     await cluster.create("gone", {0: [1]})
     cluster.forget_requests()

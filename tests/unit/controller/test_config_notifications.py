@@ -8,24 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.change_notes import NOTE_LIFETIME_MS
-from barnabas.cluster.config_store import ZnodeConfigStore
-from barnabas.cluster.embedded import EmbeddedStore
-from barnabas.cluster.notification_znodes import ConfigChangeZnode
-from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic
+from barnabas.administration.config_notifications import ConfigNotifications
+from barnabas.cluster.embedded.session import EmbeddedStore
+from barnabas.cluster.stores.change_notifications import NOTIFICATION_LIFETIME_MS
+from barnabas.cluster.stores.config_store import ZnodeConfigStore
+from barnabas.cluster.stores.registration import make_persistent_paths
+from barnabas.cluster.stores.topics import create_topic
+from barnabas.cluster.znodes.notifications import ConfigChangeZnode
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.changes import Change
-from barnabas.config.client_entities import CLIENTS, USERS, EntityPart, EntityPath, Values, ValuesChange, user
-from barnabas.config.repository import ConfigRepository, ConfigResource
-from barnabas.controller.config_notifications import ConfigNotifications
-from barnabas.core.clock import ManualClock
+from barnabas.config.dynamic.changes import Change
+from barnabas.config.dynamic.client_entities import (
+    CLIENTS,
+    USERS,
+    EntityPart,
+    EntityPath,
+    Values,
+    ValuesChange,
+    user,
+)
+from barnabas.config.dynamic.repository import ConfigRepository, ConfigResource
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import BrokerId, Uuid
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.node.runtime import LoopRunner
+from barnabas.core.scheduler import InlineBackground
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
+from tests.support.embedded_sessions import expire_session, renew_session
+from tests.support.manual_time import ManualClock, ManualScheduler
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
@@ -36,11 +44,9 @@ class Broker:
     def __init__(self, store: EmbeddedStore, broker_id: int, clock: ManualClock) -> None:
         self.znodes = store.connect()
         self.configs = ConfigRepository(
-            ZnodeConfigStore(self.znodes), BrokerId(broker_id), BrokerConfig.load({}), LoopRunner()
+            ZnodeConfigStore(self.znodes), BrokerId(broker_id), BrokerConfig.load({})
         )
-        self.notifications = ConfigNotifications(
-            self.znodes, self.configs, clock, ManualScheduler(clock), LoopRunner()
-        )
+        self.notifications = ConfigNotifications(self.znodes, self.configs, clock, ManualScheduler(clock))
 
     async def start(self) -> None:
         await self.configs.load()
@@ -125,7 +131,7 @@ async def test_what_is_set_for_users_and_client_ids_reaches_every_broker(brokers
 
 
 async def test_two_brokers_that_change_a_user_at_once_leave_each_other_alone(brokers: Brokers) -> None:
-    """Each key of a user is somebody else's: credentials, and quotas."""
+    """Different requests own the keys of a user: credentials and quotas."""
     alice = user("alice")
 
     def adding(key: str) -> ValuesChange:
@@ -168,11 +174,11 @@ async def test_what_happened_before_a_broker_came_is_known_to_it(brokers: Broker
 
 
 async def test_notes_of_the_time_between_two_sessions_are_read(brokers: Brokers) -> None:
-    await brokers.two.znodes.expire()
+    await expire_session(brokers.two.znodes)
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
     await brokers.settle()
     assert brokers.two.retention_ms() == 1
-    brokers.two.znodes.renew()
+    renew_session(brokers.two.znodes)
     brokers.two.notifications.session_renewed()
     await brokers.settle()
     assert brokers.two.retention_ms() == 100
@@ -192,13 +198,13 @@ async def test_credentials_that_were_taken_back_while_a_broker_was_away_do_not_l
     heard: list[tuple[EntityPath, Values]] = []
     two.configs.clients.on_change(lambda path, values: heard.append((path, values)))
     heard.clear()
-    await two.znodes.expire()
+    await expire_session(two.znodes)
     await one.configs.clients.change(user("alice"), lambda _: {})
     await one.configs.clients.change(user("carol"), lambda _: {"SCRAM-SHA-256": "new"})
     for note in await one.znodes.children(ConfigChangeZnode.PARENT):
         await one.znodes.delete(f"{ConfigChangeZnode.PARENT}/{note}")
     await brokers.settle()
-    two.znodes.renew()
+    renew_session(two.znodes)
     two.notifications.session_renewed()
     await brokers.settle()
     assert two.configs.clients.get(user("alice")) == {}
@@ -208,13 +214,13 @@ async def test_credentials_that_were_taken_back_while_a_broker_was_away_do_not_l
 async def test_old_notes_are_removed(brokers: Brokers) -> None:
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
     await brokers.settle()
-    brokers.clock.advance(NOTE_LIFETIME_MS + 1)
+    brokers.clock.advance(NOTIFICATION_LIFETIME_MS + 1)
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "200"))
     await brokers.settle()
     assert await brokers.one.znodes.children(ConfigChangeZnode.PARENT) == ["config_change_0000000001"]
 
 
-async def test_a_note_that_nobody_understands_does_no_harm(brokers: Brokers) -> None:
+async def test_an_unreadable_note_does_no_harm(brokers: Brokers) -> None:
     create = brokers.one.znodes.create
     await create(ConfigChangeZnode.CREATE_PATH, b"no json", sequential=True)
     await create(ConfigChangeZnode.CREATE_PATH, ConfigChangeZnode.encode("users/alice"), sequential=True)
@@ -239,7 +245,7 @@ async def test_a_note_that_names_nothing_holds_up_no_other(brokers: Brokers, ent
 
 
 async def test_a_note_out_of_the_row_hides_no_later_one(brokers: Brokers) -> None:
-    """Whatever number somebody gave it by hand."""
+    """Also if another program chose its number."""
     note = ConfigChangeZnode.encode("topics/t")
     for name in ("config_change_9999999999", "config_change_", "note"):
         await brokers.one.znodes.create(f"{ConfigChangeZnode.PARENT}/{name}", note)
@@ -248,7 +254,7 @@ async def test_a_note_out_of_the_row_hides_no_later_one(brokers: Brokers) -> Non
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
     await brokers.settle()
     assert brokers.two.retention_ms() == 100
-    brokers.clock.advance(NOTE_LIFETIME_MS + 1)
+    brokers.clock.advance(NOTIFICATION_LIFETIME_MS + 1)
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "200"))
     await brokers.settle()
     assert brokers.two.retention_ms() == 200
@@ -256,7 +262,7 @@ async def test_a_note_out_of_the_row_hides_no_later_one(brokers: Brokers) -> Non
 
 
 async def spoil(brokers: Brokers, entity_path: str, data: bytes = b"{") -> None:
-    """Somebody writes what is no configuration, and a note that says so."""
+    """Another program writes a malformed configuration, and a notification for it."""
     path = f"/config/{entity_path}"
     if await brokers.one.znodes.exists(path) is None:
         await brokers.one.znodes.create(path, data)

@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 import pytest
 
-from barnabas.cluster import topics as store
-from barnabas.cluster.znodes import ConfigZnode
-from barnabas.config.changes import Change
-from barnabas.config.repository import ConfigResource
-from barnabas.config.store import DEFAULT_ENTITY
-from barnabas.controller.topic_rules import TopicSpec
+from barnabas.administration.topic_rules import TopicSpec
+from barnabas.cluster.stores import topics as store
+from barnabas.cluster.znodes.layout import ConfigZnode
+from barnabas.config.dynamic.changes import Change
+from barnabas.config.dynamic.repository import ConfigResource
+from barnabas.config.dynamic.store import DEFAULT_ENTITY
 from barnabas.core.errors import InvalidConfig, InvalidRequest, InvalidTopicException, UnknownTopicOrPartition
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource, ResourceType
 from tests.unit.controller.support import BROKER_ID, Admin
@@ -194,7 +194,7 @@ async def test_descriptions_tell_where_values_come_from(topic: Admin) -> None:
     ("name", "value", "complaint"),
     [
         ("max.connections.per.ip.overrides", "nobody", "not of the form HOST:COUNT"),
-        ("max.connections.per.ip", "0", "nobody gets in"),
+        ("max.connections.per.ip", "0", "all are refused"),
         ("log.retention.ms", "0", "must be at least 1"),
         ("log.cleaner.dedupe.buffer.size", "1000", "more than 1 MiB"),
     ],

@@ -1,12 +1,12 @@
-"""Who is the controller."""
+"""Controller election."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.coordination import BadVersion
-from barnabas.cluster.znodes import ControllerEpochZnode, ControllerZnode
-from barnabas.controller.controller_election import become_controller
+from barnabas.cluster.coordination.contract import BadVersion
+from barnabas.cluster.znodes.layout import ControllerEpochZnode, ControllerZnode
+from barnabas.controller.election import become_controller
 from barnabas.core.errors import NotController
 from barnabas.core.ids import BrokerId
 from tests.unit.controller.support import BROKER_ID, Admin

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and new partitions."""
+"""Requested leader elections, and new partitions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.notification_znodes import IsrChangeZnode, PreferredReplicaElectionZnode
-from barnabas.cluster.topics import add_partitions
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode
-from barnabas.config.changes import Change
-from barnabas.config.repository import ConfigResource
-from barnabas.controller.leader_selection import RECOVERING
-from barnabas.controller.partition_machine import Election
-from barnabas.controller.store import ControllerStore, Written
+from barnabas.cluster.stores.topics import add_partitions
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode
+from barnabas.cluster.znodes.notifications import IsrChangeZnode, PreferredReplicaElectionZnode
+from barnabas.config.dynamic.changes import Change
+from barnabas.config.dynamic.repository import ConfigResource
+from barnabas.controller.machines.leader_selection import RECOVERING
+from barnabas.controller.machines.partition_machine import Election
+from barnabas.controller.state.store import ControllerStore, Written
 from barnabas.core.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -24,8 +24,9 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import render_prometheus
+from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.protocol.config_numbers import ConfigOperation, ResourceType
+from tests.support.embedded_sessions import expire_session
 from tests.support.settings import broker_config
 from tests.unit.controller.scripted_cluster import Cluster, set_partition_state
 
@@ -68,11 +69,11 @@ async def test_an_election_of_many_is_told_in_a_line(
     await cluster.create("t", {partition: [2, 3] for partition in range(5)})
     await cluster.settle()
     caplog.clear()
-    with caplog.at_level("INFO", "barnabas.controller.partition_machine"):
+    with caplog.at_level("INFO", "barnabas.controller.machines.partition_machine"):
         await cluster.kill(2)
         await cluster.settle()
     told = [each.message for each in caplog.records if each.name.endswith("partition_machine")]
-    assert told == ["leaders of 5 partitions are elected (offline)"]
+    assert told == ["elected leaders of 5 partitions (election: offline)"]
 
 
 async def test_an_election_says_why_not(cluster: Cluster) -> None:
@@ -163,7 +164,7 @@ async def test_the_znode_asks_for_preferred_leaders_and_goes(cluster: Cluster) -
 
 async def test_a_new_controller_holds_the_election_that_was_asked_for(cluster: Cluster) -> None:
     await stray(cluster)
-    await cluster.members[1].session.expire()
+    await expire_session(cluster.members[1].session)
     await cluster.admin.create(PreferredReplicaElectionZnode.PATH, PreferredReplicaElectionZnode.encode([T0]))
     cluster.members[1].controller.session_expired()
     await cluster.settle()
@@ -178,7 +179,7 @@ async def test_leaders_go_back_by_themselves_after_a_while(cluster: Cluster) -> 
 
 
 async def test_a_leader_that_does_not_answer_is_not_moved_for_the_sake_of_balance(cluster: Cluster) -> None:
-    """It would not hear that it leads no more, and lead beside the other."""
+    """It would not receive its demotion, and lead beside the new leader."""
     await stray(cluster)
     cluster.brokers[3].is_reachable = False
     await cluster.create("u", {0: [1]})

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from barnabas.controller.events import Event, EventQueue
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import NotController
-from barnabas.core.metrics import Metrics, render_prometheus
-from barnabas.node.runtime import LoopRunner
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
+from tests.support.manual_time import ManualClock
+from tests.unit.controller.scripted_cluster import is_idle
 
 
 class Recorder:
@@ -19,7 +19,7 @@ class Recorder:
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.log: list[str] = []
-        self.queue = EventQueue(self.handle, self.clock, LoopRunner(), self.metrics)
+        self.queue = EventQueue(self.handle, self.clock, self.metrics)
 
     async def handle(self, event: Event) -> None:
         try:
@@ -55,11 +55,11 @@ async def test_events_are_processed_one_at_a_time_in_order(events: Recorder) -> 
     events.put("second")
     await events.settle()
     assert events.log == ["first begins"]
-    assert not events.queue.is_idle
+    assert not is_idle(events.queue)
     gate.set()
     await events.settle()
     assert events.log == ["first begins", "first ends", "second begins", "second ends"]
-    assert events.queue.is_idle
+    assert is_idle(events.queue)
 
 
 async def test_what_says_look_again_is_queued_once_until_someone_looks(events: Recorder) -> None:
@@ -161,12 +161,12 @@ async def test_what_escapes_while_an_event_is_handled_does_not_stop_those_behind
     async def nothing() -> None:
         pass
 
-    queue = EventQueue(handle, ManualClock(), LoopRunner(), Metrics())
+    queue = EventQueue(handle, ManualClock(), Metrics())
     queue.start()
     for kind in ("bad", "good"):
         queue.put(kind, nothing)
         for _ in range(5):
             await asyncio.sleep(0)
     assert handled == ["bad", "good"]
-    assert queue.is_idle
+    assert is_idle(queue)
     await queue.close()

@@ -1,4 +1,4 @@
-"""Who is the controller, and what a new one does first."""
+"""Controller failover: the election, and the first steps of a new controller."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode
-from barnabas.cluster.coordination import ConnectionLoss, Create, Delete, Operation, Result
-from barnabas.cluster.notification_znodes import LogDirEventZnode, ReassignPartitionsZnode
-from barnabas.cluster.znodes import (
+from barnabas.cluster.coordination.contract import ConnectionLoss, Create, Delete, Operation, Result
+from barnabas.cluster.znodes.brokers import BrokerIdZnode
+from barnabas.cluster.znodes.layout import (
     ControllerEpochZnode,
     ControllerZnode,
     PartitionState,
     ReplicaAssignment,
     TopicZnode,
 )
+from barnabas.cluster.znodes.notifications import LogDirEventZnode, ReassignPartitionsZnode
 from barnabas.controller.controller import LAST_WORDS_MS
-from barnabas.controller.partition_machine import Election
-from barnabas.controller.partition_states import PartitionStatus
-from barnabas.controller.replica_states import PartitionReplica, ReplicaStatus
-from barnabas.controller.store import ControllerStore, Written
+from barnabas.controller.machines.partition_machine import Election
+from barnabas.controller.state.partition_states import PartitionStatus
+from barnabas.controller.state.replica_states import PartitionReplica, ReplicaStatus
+from barnabas.controller.state.store import ControllerStore, Written
 from barnabas.controller.term import Term
 from barnabas.core.errors import NotController, StaleControllerEpoch
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import render_prometheus
+from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
+from tests.support.embedded_sessions import expire_session, renew_session, resume_session, suspend_session
 from tests.unit.controller.scripted_cluster import Cluster, ScriptedChannel
 
 T0 = TopicPartition("t", 0)
@@ -81,7 +82,7 @@ async def test_another_broker_takes_over_from_a_dead_controller(cluster: Cluster
     assert cluster.brokers[3].roles[T0].leader == 2
 
 
-async def test_a_broker_that_came_back_while_nobody_was_the_controller_counts_as_gone(
+async def test_a_broker_that_came_back_without_a_controller_counts_as_gone(
     cluster: Cluster,
 ) -> None:
     """It may have lost what was not synced: in the epoch in which it led, the logs would part."""
@@ -112,7 +113,7 @@ async def test_who_stayed_is_left_as_it_is_by_a_new_controller(cluster: Cluster)
     assert await cluster.state("t") == before
 
 
-async def test_deleting_the_node_elects_anew_and_the_old_controller_resigns_first(cluster: Cluster) -> None:
+async def test_deleting_the_node_elects_again_and_the_old_controller_resigns_first(cluster: Cluster) -> None:
     former = cluster.term
     await cluster.admin.delete(ControllerZnode.PATH)
     await cluster.settle()
@@ -125,7 +126,7 @@ async def test_deleting_the_node_elects_anew_and_the_old_controller_resigns_firs
     assert not any(broker.requests for broker in cluster.brokers.values()), "it sends nothing any more"
 
 
-async def test_rewriting_the_node_elects_anew(cluster: Cluster) -> None:
+async def test_rewriting_the_node_elects_again(cluster: Cluster) -> None:
     await cluster.admin.set(ControllerZnode.PATH, ControllerZnode.encode(9, 0))
     await cluster.settle()
     assert cluster.active.controller.epoch == 2
@@ -159,7 +160,7 @@ async def test_a_failed_failover_resigns_and_deletes_the_node(
 
 async def test_a_controller_that_lost_its_session_is_none_at_once(cluster: Cluster) -> None:
     old = cluster.members[1]
-    await old.session.expire()
+    await expire_session(old.session)
     old.controller.session_expired()
     assert not old.controller.is_active
     await cluster.settle()
@@ -170,10 +171,10 @@ async def test_a_controller_that_lost_its_session_is_none_at_once(cluster: Clust
 
 async def test_a_broker_with_a_new_session_competes_again(cluster: Cluster) -> None:
     old = cluster.members[1]
-    await old.session.expire()
+    await expire_session(old.session)
     old.controller.session_expired()
     await cluster.settle()
-    old.session.renew()
+    renew_session(old.session)
     old.controller.session_renewed()
     await cluster.settle()
     assert old.controller.active_controller_id == cluster.active.id
@@ -207,14 +208,14 @@ async def test_a_lost_answer_to_the_election_is_recognised(
         return results
 
     monkeypatch.setattr(candidate, "multi", lose_the_answer)
-    cluster.members[3].session.suspend()
+    suspend_session(cluster.members[3].session)
     await cluster.kill(1)
     assert not cluster.members[2].controller.is_active
     await cluster.advance(ms=100)
     assert lost
     assert cluster.members[2].controller.is_active
     assert cluster.members[2].controller.epoch == 2
-    cluster.members[3].session.resume()
+    resume_session(cluster.members[3].session)
 
 
 async def test_a_second_controller_in_the_middle_of_an_event_fences_the_first(
@@ -245,7 +246,7 @@ async def test_a_second_controller_in_the_middle_of_an_event_fences_the_first(
     assert state.isr == before.isr
 
 
-async def test_brokers_refuse_a_former_controller(cluster: Cluster) -> None:
+async def test_brokers_refuse_a_previous_controller(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
     old = cluster.term
     for broker in cluster.brokers.values():
@@ -253,7 +254,7 @@ async def test_brokers_refuse_a_former_controller(cluster: Cluster) -> None:
     old.batch.add_update_metadata((1, 2, 3))
     old.batch.flush()
     await cluster.settle()
-    # It looked who is the controller, and it is: nobody else has taken the node.
+    # It checked the active controller, and it still is: no other broker has taken the node.
     assert cluster.active.id == 1
     assert cluster.brokers[2].of_kind(UpdateMetadataRequest)[-1].controller_epoch == 1
 
@@ -340,8 +341,9 @@ async def test_a_topic_from_before_topic_ids_gets_one(cluster: Cluster) -> None:
 
 
 async def test_a_topic_that_lost_its_id_gets_that_one_back(cluster: Cluster) -> None:
-    """Tools from before topic ids write the node without one. Were another one made, brokers would take what
-    they have for the logs of a former topic, and put it away."""
+    """Tools from before topic ids write the node without one. With another id brokers would take their logs
+    for those of a deleted topic, and set them aside.
+    """
     topic_id = await cluster.create("t", {0: [2, 3]})
     await cluster.admin.set(TopicZnode.path("t"), b'{"version":1,"partitions":{"0":[2,3],"1":[3,2]}}')
     await cluster.settle()
@@ -397,7 +399,7 @@ async def test_events_of_a_term_that_is_over_are_not_processed(cluster: Cluster)
 
 
 async def test_who_waits_for_the_controller_is_answered_when_its_session_is_over(cluster: Cluster) -> None:
-    """Whatever the event at hand waits for."""
+    """Even if the running event waits for something."""
     controller = cluster.active.controller
     never = asyncio.Event()
 

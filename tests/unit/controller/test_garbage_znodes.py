@@ -1,5 +1,4 @@
-"""Nodes that another program spoilt: each concerns what it is about and nothing else, is told in the
-log, and nothing is deleted because of it."""
+"""Malformed znodes of another program: each affects only its own subject, is logged, and deletes nothing."""
 
 from __future__ import annotations
 
@@ -8,22 +7,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerIdZnode
-from barnabas.cluster.coordination import Coordination
-from barnabas.cluster.notification_znodes import (
-    DeleteTopicsZnode,
-    IsrChangeZnode,
-    LogDirEventZnode,
-    PreferredReplicaElectionZnode,
-    ReassignPartitionsZnode,
-)
-from barnabas.cluster.znodes import (
+from barnabas.cluster.coordination.contract import Coordination
+from barnabas.cluster.znodes.brokers import BrokerIdZnode
+from barnabas.cluster.znodes.layout import (
     ConfigZnode,
     ControllerEpochZnode,
     ControllerZnode,
     PartitionState,
     PartitionStateZnode,
     TopicZnode,
+)
+from barnabas.cluster.znodes.notifications import (
+    DeleteTopicsZnode,
+    IsrChangeZnode,
+    LogDirEventZnode,
+    PreferredReplicaElectionZnode,
+    ReassignPartitionsZnode,
 )
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.ids import TopicPartition
@@ -60,7 +59,7 @@ async def put(znodes: Coordination, path: str, data: bytes) -> None:
 
 
 async def assert_in_charge(cluster: Cluster) -> None:
-    """There is a controller, everyone knows who, and it does its work."""
+    """There is an active controller, every broker knows it, and it works."""
     await cluster.settle()
     active = cluster.active
     assert {each.controller.active_controller_id for each in cluster.members.values()} == {active.id}
@@ -84,7 +83,7 @@ async def test_a_controller_whose_node_was_spoilt_makes_way_for_an_election(
 async def test_brokers_start_while_the_controllers_node_cannot_be_read(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody's session holds the name and says nothing: nobody is the controller while it lives."""
+    """A session holds `/controller` with unreadable data: there is no controller while it lives."""
     stranger = cluster.store.connect()
     await cluster.admin.delete(ControllerZnode.PATH)
     await stranger.create(ControllerZnode.PATH, GARBAGE, ephemeral=True)
@@ -110,7 +109,7 @@ async def test_a_spoilt_node_that_belongs_to_no_session_is_put_out_of_the_way(cl
 async def test_an_epoch_that_cannot_be_read_is_not_guessed(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A lower one would be refused by every broker. Whoever mends the node gets a controller."""
+    """Every broker would refuse a lower epoch. Once the node is repaired, a controller is elected."""
     await cluster.admin.set(ControllerEpochZnode.PATH, b"one")
     await cluster.kill(1)
     await cluster.start(4)
@@ -282,7 +281,7 @@ async def test_a_move_whose_state_cannot_be_read_stops_nothing_else(cluster: Clu
 async def test_a_state_of_a_controller_that_never_was_concerns_its_partition_alone(
     cluster: Cluster,
 ) -> None:
-    """Whoever wrote it, this controller may not write over it; the guard tells if there is a later one."""
+    """This controller may not overwrite such a state; the guard fails if there is a later controller."""
     await cluster.create("t", {0: [2, 3], 1: [2, 3]})
     future = PartitionState(2, 5, (2, 3), 1_000)
     await cluster.admin.set(PartitionStateZnode.path("t", 0), PartitionStateZnode.encode(future))
@@ -303,7 +302,7 @@ async def test_a_state_of_a_controller_that_never_was_concerns_its_partition_alo
     "data", [*WRONG_TYPES[:6], b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":3}]}']
 )
 @pytest.mark.parametrize("path", [ReassignPartitionsZnode.PATH, PreferredReplicaElectionZnode.PATH])
-async def test_a_request_that_cannot_be_read_stops_nobody(cluster: Cluster, path: str, data: bytes) -> None:
+async def test_a_request_that_cannot_be_read_stops_no_other(cluster: Cluster, path: str, data: bytes) -> None:
     await cluster.create("t", {0: [2, 3]})
     await put(cluster.admin, path, data)
     await assert_in_charge(cluster)
@@ -312,7 +311,7 @@ async def test_a_request_that_cannot_be_read_stops_nobody(cluster: Cluster, path
     assert (await cluster.state("t")).isr == (2, 3)
 
 
-async def test_notes_that_cannot_be_read_stop_nobody(cluster: Cluster) -> None:
+async def test_unreadable_notes_stop_no_start(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
     for parent in (IsrChangeZnode.PARENT, LogDirEventZnode.PARENT):
         await cluster.admin.create(f"{parent}/note", GARBAGE)

@@ -1,4 +1,4 @@
-"""One leader at a time: who is to take over is told when the former leader has given up, or is gone."""
+"""One leader at a time: the new leader is notified when the previous one has given up, or is gone."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.controller.broker_channels import HANDOVER_MS_MAX, BrokerChannels
-from barnabas.controller.delivery import Delivery
-from barnabas.controller.partition_machine import Election
-from barnabas.controller.term import UNHEARD_MS_MAX
-from barnabas.core.clock import ManualClock
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.controller.channels.broker_channels import HANDOVER_MS_MAX, BrokerChannels
+from barnabas.controller.channels.delivery import Delivery
+from barnabas.controller.machines.partition_machine import Election
+from barnabas.controller.term import UNDELIVERED_MS_MAX
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import ManualScheduler
-from barnabas.node.controller_channels import ControllerChannels
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.node.membership.controller_channels import ControllerChannels
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.unit.controller.scripted_cluster import Cluster
 from tests.unit.controller.test_elections import stray
 
@@ -42,7 +41,7 @@ class Channel:
 
 
 class Brokers:
-    """Two brokers behind their channels; the first answers when it is told to."""
+    """Two brokers behind their channels; the first answers when the test lets it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -87,7 +86,7 @@ async def test_the_heir_and_all_behind_it_wait_for_the_answer(brokers: Brokers) 
     assert await brokers.settle() == [LOSER, HEIR, HEIR]
 
 
-async def test_nobody_waits_for_one_who_is_gone(brokers: Brokers) -> None:
+async def test_no_request_waits_for_a_member_that_is_gone(brokers: Brokers) -> None:
     brokers.hand_over()
     await brokers.settle()
     brokers.channels.remove([LOSER])
@@ -134,7 +133,7 @@ async def test_the_heir_of_a_broker_that_shuts_down_begins_when_that_has_ended(c
 
 
 async def test_a_controller_that_takes_over_in_between_lets_the_other_end_first(cluster: Cluster) -> None:
-    """It finds the new leader in the store, and nothing of whether the former one was told."""
+    """It finds the new leader in the store, but not whether the previous one received its demotion."""
     await stray(cluster)
     cluster.brokers[3].is_reachable = False
     await cluster.active.controller.elect_leaders(Election.PREFERRED, [T0])
@@ -148,9 +147,9 @@ async def test_a_controller_that_takes_over_in_between_lets_the_other_end_first(
     assert [cluster.brokers[each].roles[T0].leader for each in (2, 3)] == [2, 2]
 
 
-async def test_what_was_settled_long_ago_waits_for_nobody(cluster: Cluster) -> None:
+async def test_what_was_settled_long_ago_does_not_wait(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
-    cluster.clock.advance(ms=UNHEARD_MS_MAX + 1_000)
+    cluster.clock.advance(ms=UNDELIVERED_MS_MAX + 1_000)
     cluster.brokers[3].is_reachable = False
     cluster.forget_requests()
     await cluster.kill(1)

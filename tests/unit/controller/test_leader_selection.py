@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.znodes import PartitionState
-from barnabas.controller.leader_selection import (
+from barnabas.cluster.znodes.layout import PartitionState
+from barnabas.controller.machines.leader_selection import (
     RECOVERED,
     RECOVERING,
     first_state,
@@ -49,7 +49,7 @@ def test_offline_prefers_the_isr_in_the_order_of_the_assignment(
     assert chosen.leader_recovery_state == (RECOVERING if leader not in STATE.isr else RECOVERED)
 
 
-def test_nobody_outside_the_isr_leads_unless_asked_for() -> None:
+def test_no_replica_outside_the_isr_leads_unless_asked_for() -> None:
     assert select_offline([1, 2, 3], STATE, [3], unclean=False) is None
     assert select_offline([1, 2, 3], STATE, [], unclean=True) is None
 
@@ -61,7 +61,7 @@ def test_a_reassigned_partition_is_led_by_the_target_that_is_in_sync() -> None:
     assert select_reassigned([4, 5], state, [4]) is None
 
 
-def test_preferred_is_the_first_of_the_assignment_or_nobody() -> None:
+def test_preferred_is_the_first_of_the_assignment_or_no_broker() -> None:
     assert select_preferred([2, 1], STATE, [1, 2]) == STATE._replace(leader=2, leader_epoch=5)
     assert select_preferred([3, 1], STATE, [1, 3]) is None, "not in sync"
     assert select_preferred([2, 1], STATE, [1]) is None, "not alive"
@@ -84,7 +84,7 @@ def test_a_replica_leaves_the_isr_but_the_last_one_stays() -> None:
     assert without_replica(alone, 1) == alone._replace(leader=-1, leader_epoch=5)
 
 
-def test_who_came_back_leaves_the_isr_unless_nobody_else_is_there() -> None:
+def test_a_returning_broker_leaves_the_isr_unless_it_is_the_last() -> None:
     assert without_returned([1, 2], STATE, [1, 2], {2}) == STATE._replace(isr=(1,), leader_epoch=5)
     assert without_returned([1, 2], STATE, [1, 2], {1}) == STATE._replace(leader=2, isr=(2,), leader_epoch=5)
     assert without_returned([1, 2], STATE, [1, 2], {1, 2}) == STATE._replace(leader_epoch=5)

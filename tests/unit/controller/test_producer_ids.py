@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from barnabas.cluster.coordination import ConnectionLoss
-from barnabas.cluster.znodes import ProducerIdBlock
-from barnabas.controller.producer_ids import PREFETCH_BELOW, ProducerIds
+from barnabas.administration.producer_ids import PREFETCH_BELOW, ProducerIds
+from barnabas.cluster.coordination.contract import ConnectionLoss
+from barnabas.cluster.znodes.layout import ProducerIdBlock
 from barnabas.core.errors import CoordinatorNotAvailable
-from barnabas.node.runtime import LoopRunner
 
 
 class Blocks:
@@ -31,13 +30,13 @@ class Blocks:
 
 
 async def test_ids_go_up_and_never_repeat() -> None:
-    ids = ProducerIds(Blocks().allocate, LoopRunner())
+    ids = ProducerIds(Blocks().allocate)
     assert [await ids.next() for _ in range(2500)] == list(range(2500))
 
 
 async def test_nothing_is_taken_from_the_store_before_an_id_is_needed() -> None:
     blocks = Blocks()
-    ids = ProducerIds(blocks.allocate, LoopRunner())
+    ids = ProducerIds(blocks.allocate)
     await asyncio.sleep(0)
     assert blocks.taken == 0
     await ids.next()
@@ -46,7 +45,7 @@ async def test_nothing_is_taken_from_the_store_before_an_id_is_needed() -> None:
 
 async def test_the_next_block_is_there_before_the_present_one_is_used_up() -> None:
     blocks = Blocks()
-    ids = ProducerIds(blocks.allocate, LoopRunner())
+    ids = ProducerIds(blocks.allocate)
     for _ in range(1000 - PREFETCH_BELOW):
         await ids.next()
     assert blocks.taken == 1
@@ -60,7 +59,7 @@ async def test_the_next_block_is_there_before_the_present_one_is_used_up() -> No
 async def test_all_who_wait_for_one_block_get_different_ids() -> None:
     blocks = Blocks()
     blocks.answer.clear()
-    ids = ProducerIds(blocks.allocate, LoopRunner())
+    ids = ProducerIds(blocks.allocate)
     assert ids.take() is None
     waiting = [asyncio.create_task(ids.next()) for _ in range(20)]
     await asyncio.sleep(0)
@@ -72,7 +71,7 @@ async def test_all_who_wait_for_one_block_get_different_ids() -> None:
 async def test_a_store_that_fails_is_an_error_that_can_be_retried() -> None:
     blocks = Blocks()
     blocks.broken = True
-    ids = ProducerIds(blocks.allocate, LoopRunner())
+    ids = ProducerIds(blocks.allocate)
     with pytest.raises(CoordinatorNotAvailable):
         await ids.next()
     blocks.broken = False
@@ -82,7 +81,7 @@ async def test_a_store_that_fails_is_an_error_that_can_be_retried() -> None:
 async def test_closing_gives_up_a_fetch() -> None:
     blocks = Blocks()
     blocks.answer.clear()
-    ids = ProducerIds(blocks.allocate, LoopRunner())
+    ids = ProducerIds(blocks.allocate)
     assert ids.take() is None
     await ids.close()
     assert blocks.taken == 0

@@ -13,20 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.coordination import BadVersion, CoordinationError
-from barnabas.cluster.notification_znodes import IsrChangeZnode
-from barnabas.cluster.topics import (
+from barnabas.cluster.coordination.contract import BadVersion, CoordinationError
+from barnabas.cluster.stores.topics import (
     StoredTopic,
     add_partitions,
     create_topic,
     mark_for_deletion,
     read_topics,
 )
-from barnabas.cluster.znodes import PartitionState
+from barnabas.cluster.znodes.layout import PartitionState
+from barnabas.cluster.znodes.notifications import IsrChangeZnode
 from barnabas.controller.controller import KafkaController
-from barnabas.controller.partition_machine import Election
+from barnabas.controller.machines.partition_machine import Election
 from barnabas.core.errors import KafkaError, NotController
 from barnabas.core.ids import TopicPartition, Uuid
+from tests.support.embedded_sessions import expire_session, renew_session
 from tests.unit.controller.scripted_cluster import Cluster, set_partition_state
 
 BROKERS = (1, 2, 3, 4)
@@ -142,10 +143,10 @@ class History:
     async def expire(self) -> None:
         """A broker's session ends and a new one begins."""
         member = self.chance.choice(list(self.cluster.members.values()))
-        await member.session.expire()
+        await expire_session(member.session)
         member.controller.session_expired()
         self.cluster.brokers[member.id].roles.clear()
-        member.session.renew()
+        renew_session(member.session)
         await self.cluster.register(member)
         member.controller.session_renewed()
 

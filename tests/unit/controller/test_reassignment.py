@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.cluster.coordination import Operation, Result, SetData
-from barnabas.cluster.notification_znodes import DeleteTopicsZnode, IsrChangeZnode, ReassignPartitionsZnode
-from barnabas.cluster.topics import add_partitions, read_topic
-from barnabas.cluster.znodes import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
+from barnabas.cluster.coordination.contract import Operation, Result, SetData
+from barnabas.cluster.stores.topics import add_partitions, read_topic
+from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode, ReplicaAssignment, TopicZnode
+from barnabas.cluster.znodes.notifications import DeleteTopicsZnode, IsrChangeZnode, ReassignPartitionsZnode
 from barnabas.core.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -259,7 +259,7 @@ async def test_a_move_is_not_over_while_a_replica_that_stays_is_out_of_sync(clus
 async def test_a_partition_has_a_leader_at_every_moment_of_its_move(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leadership moves before the old leader is stopped: whoever takes over in between finds a leader."""
+    """The leadership moves before the old leader is stopped, so a new controller in between finds one."""
     await four(cluster)
     await cluster.create("t", {0: [2, 3]})
     written: list[PartitionState] = []
@@ -304,7 +304,7 @@ async def led_by_a_newcomer(cluster: Cluster, *isr: int) -> None:
 
 
 async def test_the_last_replica_in_sync_is_not_given_up_for_a_cancelled_move(cluster: Cluster) -> None:
-    """What was written since the old ones were gone is on the new one alone."""
+    """Records written since the old replicas failed are on the new one alone."""
     await led_by_a_newcomer(cluster, 4)
     controller = cluster.active.controller
     refused = await controller.alter_partition_reassignments({T0: None})
@@ -364,7 +364,7 @@ async def test_the_leader_goes_before_its_replica_is_taken_out_of_the_assignment
 
 
 async def test_a_move_to_brokers_that_are_gone_is_not_over(cluster: Cluster) -> None:
-    """A leader that has not heard of a death may write the dead one into the ISR once more."""
+    """A leader that does not know of a failure yet may write the failed replica into the ISR once more."""
     await four(cluster)
     await cluster.create("t", {0: [2]})
     await cluster.active.controller.alter_partition_reassignments({T0: [4]})

@@ -1,4 +1,4 @@
-"""What brokers are told, and in which order."""
+"""Requests of one batch, and their order."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.znodes import PartitionState, ReplicaAssignment
-from barnabas.controller.context import ControllerContext
-from barnabas.controller.delivery import Delivery
-from barnabas.controller.request_batch import ALL, CHANGES, RequestBatch
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.cluster.znodes.layout import PartitionState, ReplicaAssignment
+from barnabas.controller.channels.delivery import Delivery
+from barnabas.controller.channels.request_batch import ALL, CHANGES, RequestBatch
+from barnabas.controller.state.context import ControllerContext
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 
 P = TopicPartition("t", 0)
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -24,7 +24,7 @@ STATE = PartitionState(1, 4, (1, 2), 3, state_version=8)
 
 
 class Sent:
-    """Where the batch sends, and who hears the answers."""
+    """Receiver of the batch's requests and of their responses."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, Message]] = []
@@ -188,7 +188,7 @@ def test_an_empty_batch_sends_nothing(batch: RequestBatch, sent: Sent) -> None:
 
 
 def orders(sent: Sent) -> list[tuple[int, list[int], list[int]]]:
-    """The LeaderAndIsr in their order: to whom, of which partitions, after whose answers."""
+    """LeaderAndIsr requests in order: recipient, partitions, and awaited brokers."""
     return [
         (broker_id, [s.partition_index for t in request.topic_states for s in t.partition_states], waits)
         for (broker_id, request), waits in zip(sent.requests, sent.waits, strict=True)
@@ -200,7 +200,7 @@ def lead(batch: RequestBatch, context: ControllerContext, partition: int, leader
     which = TopicPartition("t", partition)
     context.put_assignment(which, ReplicaAssignment((1, 2, 3)))
     state = PartitionState(leader, 5, (1, 2, 3), 3)
-    batch.add_leader_and_isr((1, 2, 3), which, state, former_leader=former)
+    batch.add_leader_and_isr((1, 2, 3), which, state, previous_leader=former)
 
 
 def test_a_leadership_is_given_up_before_it_is_taken_up(
@@ -223,7 +223,7 @@ def test_brokers_that_change_places_do_not_wait_for_each_other(
     ]  # fmt: skip
 
 
-def test_nobody_waits_for_a_leader_that_is_gone_or_stays(
+def test_no_request_waits_for_a_leader_that_is_gone_or_stays(
     batch: RequestBatch, context: ControllerContext, sent: Sent
 ) -> None:
     del context.brokers[3]

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from barnabas.cluster.znodes import ReplicaAssignment
-from barnabas.controller.assignments import origin_replicas, reassigned_to, target_replicas, without
-from barnabas.controller.partition_states import PARTITION_TRANSITIONS, PartitionStatus
-from barnabas.controller.replica_states import (
+from barnabas.cluster.znodes.layout import ReplicaAssignment
+from barnabas.controller.state.assignments import origin_replicas, reassigned_to, target_replicas, without
+from barnabas.controller.state.partition_states import PARTITION_TRANSITIONS, PartitionStatus
+from barnabas.controller.state.replica_states import (
     REPLICA_TRANSITIONS,
     PartitionReplica,
     ReplicaStatus,

@@ -8,20 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.coordination import Check, ConnectionLoss, Operation, Result, SessionExpired
-from barnabas.cluster.embedded import EmbeddedSession, EmbeddedStore
-from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic
-from barnabas.cluster.znodes import PartitionState, ReplicaAssignment, TopicZnode
-from barnabas.controller import store as module
-from barnabas.controller.patience import RETRY_MS, Patience
-from barnabas.controller.store import ControllerStore
-from barnabas.core.clock import ManualClock
+from barnabas.cluster.coordination.contract import (
+    OPERATION_RETRY_MS,
+    Check,
+    ConnectionLoss,
+    Operation,
+    Result,
+    SessionExpired,
+)
+from barnabas.cluster.coordination.store_retry import StoreRetry
+from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.stores.registration import make_persistent_paths
+from barnabas.cluster.stores.topics import create_topic
+from barnabas.cluster.znodes.layout import PartitionState, ReplicaAssignment, TopicZnode
+from barnabas.controller.state import store as module
+from barnabas.controller.state.store import ControllerStore
 from barnabas.core.errors import StaleControllerEpoch, UnknownTopicOrPartition
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.node.runtime import LoopRunner
+from barnabas.core.scheduler import InlineBackground
+from tests.support.embedded_sessions import resume_session, suspend_session
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.unit.controller.scripted_cluster import set_partition_state
 
 COUNT = 7
@@ -45,7 +52,7 @@ class Fixture:
         await create_topic(self.other, "t", TOPIC_ID, dict.fromkeys(range(COUNT), (1, 2)), {})
         monkeypatch.setattr(self.znodes, "multi", self._count)
         self.store = ControllerStore(
-            self.znodes, Patience(self.znodes, self.scheduler, LoopRunner()), [Check("/controller_epoch", 0)]
+            self.znodes, StoreRetry(self.znodes, self.scheduler), [Check("/controller_epoch", 0)]
         )
 
     async def _count(self, operations: Sequence[Operation]) -> list[Result]:
@@ -160,7 +167,7 @@ async def test_a_write_whose_answer_was_lost_is_repeated_and_recognised(
     for _ in range(5):
         await asyncio.sleep(0)
     assert not writing.done()
-    fixture.clock.advance(RETRY_MS)
+    fixture.clock.advance(OPERATION_RETRY_MS)
     fixture.scheduler.run_due()
     written = await writing
     assert set(written.done) == set(PARTITIONS)
@@ -170,16 +177,16 @@ async def test_a_write_whose_answer_was_lost_is_repeated_and_recognised(
 
 async def test_reading_waits_for_a_store_that_is_away(fixture: Fixture) -> None:
     states = await fixture.make_states()
-    fixture.znodes.suspend()
+    suspend_session(fixture.znodes)
     reading = asyncio.ensure_future(fixture.store.read_states(PARTITIONS))
     await asyncio.sleep(0)
     assert not reading.done()
-    fixture.znodes.resume()
+    resume_session(fixture.znodes)
     assert await reading == states
 
 
 async def test_the_end_of_the_session_ends_the_waiting(fixture: Fixture) -> None:
-    fixture.znodes.suspend()
+    suspend_session(fixture.znodes)
     reading = asyncio.ensure_future(fixture.store.children("/brokers"))
     await asyncio.sleep(0)
     fixture.znodes.lose()
@@ -194,9 +201,7 @@ async def test_what_another_program_spoilt_is_left_out(fixture: Fixture) -> None
 
 
 @pytest.mark.parametrize("path", ["/config/topics/t/x/y", "/admin/delete_topics/t/x"])
-async def test_a_topic_is_deleted_with_whatever_somebody_put_below_its_nodes(
-    fixture: Fixture, path: str
-) -> None:
+async def test_a_topic_is_deleted_with_foreign_nodes_below_its_nodes(fixture: Fixture, path: str) -> None:
     await fixture.other.create(path, make_parents=True)
     async with asyncio.timeout(5):
         await fixture.store.delete_topic("t")

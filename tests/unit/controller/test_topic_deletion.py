@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.coordination import ConnectionLoss, Operation, Result
-from barnabas.cluster.notification_znodes import DeleteTopicsZnode
-from barnabas.cluster.topics import (
+from barnabas.cluster.coordination.contract import ConnectionLoss, Operation, Result
+from barnabas.cluster.stores.topics import (
     add_partitions,
     create_topic,
     mark_for_deletion,
@@ -19,7 +18,8 @@ from barnabas.cluster.topics import (
     read_topic,
     write_config,
 )
-from barnabas.cluster.znodes import ConfigZnode, TopicZnode
+from barnabas.cluster.znodes.layout import ConfigZnode, TopicZnode
+from barnabas.cluster.znodes.notifications import DeleteTopicsZnode
 from barnabas.core.errors import KafkaStorageError, StaleBrokerEpoch
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages.leader_and_isr import (
@@ -29,6 +29,7 @@ from barnabas.protocol.messages.leader_and_isr import (
 )
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.support.embedded_sessions import expire_session
 from tests.support.settings import broker_config
 from tests.unit.controller.scripted_cluster import Cluster
 
@@ -130,7 +131,7 @@ async def test_a_bounced_broker_gets_the_deletion_again(cluster: Cluster) -> Non
 async def test_what_a_broker_answered_before_it_bounced_says_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waits in the queue behind the bounce, after which the broker is asked anew."""
+    """It waits in the queue behind the restart, after which the broker receives the request again."""
     await cluster.create("t", {0: [2, 3]})
     topic_id = await cluster.create("other", {0: [3, 2]})
     cluster.brokers[3].is_reachable = False
@@ -199,7 +200,7 @@ async def test_a_topic_with_many_partitions_is_deleted_in_bounded_transactions(c
 
 async def test_a_deletion_that_no_controller_saw_is_done_by_the_next(cluster: Cluster) -> None:
     await cluster.create("t", {0: [2, 3]})
-    await cluster.members[1].session.expire()
+    await expire_session(cluster.members[1].session)
     for member in cluster.members.values():
         member.session.watches.clear()
     await mark_for_deletion(cluster.admin, "t")
@@ -211,10 +212,10 @@ async def test_a_deletion_that_no_controller_saw_is_done_by_the_next(cluster: Cl
     await assert_gone(cluster, "t")
 
 
-async def test_a_topic_made_anew_is_not_deleted_by_a_deletion_whose_answer_was_lost(
+async def test_a_topic_made_again_is_not_deleted_by_a_deletion_whose_answer_was_lost(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name is free at once; who repeats the deletion finds another topic there."""
+    """The name is free at once; a repeated deletion finds another topic there."""
     await cluster.create("t", {0: [2, 3]}, {"retention.ms": "1000"})
     session = cluster.members[1].session
     multi = session.multi
@@ -243,8 +244,8 @@ async def test_a_topic_made_anew_is_not_deleted_by_a_deletion_whose_answer_was_l
 async def test_the_settings_of_a_topic_go_with_its_name(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However its nodes are divided into transactions: who makes the topic anew keeps what it is given."""
-    monkeypatch.setattr("barnabas.controller.store.OPERATIONS_PER_TRANSACTION_MAX", 1)
+    """For any division of its nodes into transactions: a topic created again keeps its settings."""
+    monkeypatch.setattr("barnabas.controller.state.store.OPERATIONS_PER_TRANSACTION_MAX", 1)
     await cluster.create("t", {0: [2], 1: [3]}, {"retention.ms": "1000"})
     session = cluster.members[1].session
     multi = session.multi
@@ -311,7 +312,7 @@ async def test_a_new_controller_begins_no_deletion_that_cannot_end(cluster: Clus
 async def test_a_replica_that_was_deleted_is_not_made_again_by_the_deletion_of_another(
     cluster: Cluster,
 ) -> None:
-    """When the last broker comes back, the others hear nothing more of the partition."""
+    """When the last broker is back, the others receive nothing more about the partition."""
     await cluster.create("t", {0: [2, 3]})
     await cluster.kill(3)
     await cluster.delete("t")

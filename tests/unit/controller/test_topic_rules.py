@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.topic_rules import (
+from barnabas.administration.topic_rules import (
     PARTITIONS_PER_REQUEST_MAX,
     Assignment,
     TopicSpec,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster import topics as store
-from barnabas.cluster.coordination import StoreFailed
-from barnabas.cluster.journal import Journal
-from barnabas.cluster.notification_znodes import DeleteTopicsZnode
-from barnabas.cluster.znodes import TopicZnode
-from barnabas.controller.topic_rules import TopicSpec
+from barnabas.administration.topic_rules import TopicSpec
+from barnabas.cluster.coordination.contract import StoreFailed
+from barnabas.cluster.embedded.journal import Journal
+from barnabas.cluster.stores import topics as store
+from barnabas.cluster.znodes.layout import TopicZnode
+from barnabas.cluster.znodes.notifications import DeleteTopicsZnode
 from barnabas.core.errors import (
     InvalidConfig,
     InvalidPartitions,

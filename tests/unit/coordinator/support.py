@@ -1,4 +1,4 @@
-"""A group coordinator on a log in memory, with time that moves by hand."""
+"""Group coordinator on a log in memory, with a manual clock."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
-from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.config.group_config import GROUP_KEYS
-from barnabas.coordinator.gathering import Gathering
-from barnabas.coordinator.group.callers import Caller
+from barnabas.cluster.metadata.cache import MetadataCache
+from barnabas.config.dynamic.group_config import GROUP_KEYS
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from barnabas.coordinator.group.registry import GroupRegistry
-from barnabas.coordinator.group.settings import GroupSettings
+from barnabas.coordinator.group.offsets.expiry import StoredIds
 from barnabas.coordinator.group.shard import GroupShard
-from barnabas.coordinator.group.stored_topics import StoredIds
-from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.runtime import CoordinatorRuntime
-from barnabas.coordinator.shard_context import RuntimeSettings
-from barnabas.coordinator.timers import ShardTimers
-from barnabas.core.clock import ManualClock
-from barnabas.core.complaints import Complaints
+from barnabas.coordinator.group.state.client_info import Caller
+from barnabas.coordinator.group.state.group_memory import group_memory_account
+from barnabas.coordinator.group.state.registry import GroupRegistry
+from barnabas.coordinator.group.state.settings import GroupSettings
+from barnabas.coordinator.runtime.fan_in import Gathering
+from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.runtime import CoordinatorRuntime
+from barnabas.coordinator.runtime.shard_context import RuntimeSettings
+from barnabas.coordinator.runtime.timers import ShardTimers
+from barnabas.core.bounds.budget import Budget
+from barnabas.core.bounds.kept_memory import MemoryOwner
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower, RequestTimedOut
 from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from barnabas.handlers.describe_groups import DESCRIBE_GROUPS
 from barnabas.handlers.heartbeat import HEARTBEAT
@@ -68,7 +69,11 @@ from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import RecordBatch
 from barnabas.requests.registry import Api
 from barnabas.security.acl.authorizer import AllowAll
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import broker_config
+from tests.support.slices import in_one_go
+
+OWNER = MemoryOwner("user", "connection")
 
 
 class MemoryLog:
@@ -180,7 +185,7 @@ class Table:
 
 
 class Answer:
-    """What was answered, if anything yet."""
+    """Response to a request, once there is one."""
 
     def __init__(self) -> None:
         self.responses: list[Any] = []
@@ -214,10 +219,15 @@ class Context:
         self.client_id = client
         self.exchange = SimpleNamespace(connection=SimpleNamespace(peer_host="192.0.2.1"))
         self.answer = Answer()
+        self.owner: MemoryOwner = getattr(broker, "owner", OWNER)
         self._api = api
+        self.budget = Budget()
 
     def caller(self) -> Caller:
-        return Caller(self.client_id, "/192.0.2.1", self.api_version, self._may_describe)
+        return Caller.of(self.client_id, "/192.0.2.1", self.api_version, self._may_describe, self.owner)
+
+    def memory_owner(self) -> MemoryOwner:
+        return self.owner
 
     def _may_describe(self, topic: str) -> bool:
         return topic not in self.broker.hidden_topics
@@ -233,17 +243,26 @@ class Context:
     def respond(self, response: Any) -> None:
         self.answer(response)
 
+    def answer_in_slices(self, work: Generator[None, None, Any]) -> None:
+        try:
+            self.answer(in_one_go(work))
+        except KafkaError as error:
+            self.fail(error)
+
+    async def spread(self, work: Generator[None, None, Any]) -> Any:
+        return in_one_go(work)
+
+    async def breathe(self) -> None: ...
+
     def fail(self, error: KafkaError) -> None:
         if self._api.refused is not None:
-            self.answer(self._api.refused(self.request, error, self.api_version))
+            self.answer(in_one_go(self._api.refused(self.request, error, self.api_version)))
             return
         response: Any = response_class(self._api.key)()
         response.error_code = error.code
         if hasattr(response, "error_message"):
             response.error_message = error.message
         self.answer(response)
-
-    async def breathe(self) -> None: ...
 
 
 def serve(broker: object, api: Api, request: Any, version: int, client: str = "client") -> Answer:
@@ -253,6 +272,7 @@ def serve(broker: object, api: Api, request: Any, version: int, client: str = "c
         response = api.handle(request, context)
         if inspect.iscoroutine(response):
             response = asyncio.run(response)
+        response = in_one_go(response)
     except KafkaError as error:
         context.fail(error)
     else:
@@ -272,7 +292,7 @@ class Everything:
 
 
 class Question:
-    """What a coroutine waits for until the test answers it."""
+    """Question that a coroutine awaits until the test answers it."""
 
     def __init__(self) -> None:
         self.work: Coroutine[Any, Any, None] | None = None
@@ -323,7 +343,8 @@ class Groups:
         self.unanswered: list[Callable[[StoredIds], None]] | None = None
         """If this is a list, the store takes its time."""
         self.metrics = Metrics()
-        self.complaints = Complaints(logging.getLogger("barnabas.coordinator.group"), self.clock)
+        self.limited_log = RateLimitedLogger(logging.getLogger("barnabas.coordinator.group"), self.clock)
+        self.account = group_memory_account(self.metrics)
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
             cast("CoordinatorLog", self.log),
@@ -346,7 +367,8 @@ class Groups:
             self.clock,
             self.randomness,
             cast("MetadataCache", self.topics),
-            self.complaints,
+            self.limited_log,
+            self.account,
         )
         return GroupShard(registry, self._find_topics, start)
 
@@ -495,6 +517,7 @@ class Groups:
         assignor: str | None = None,
         rebalance_ms: int | None = None,
         version: int = 1,
+        client: str = "client",
     ) -> ConsumerGroupHeartbeatResponse:
         request = ConsumerGroupHeartbeatRequest(
             group_id=group,
@@ -513,12 +536,13 @@ class Groups:
             request.topic_partitions = [
                 TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in owned.items()
             ]
-        answer = self.serve(CONSUMER_GROUP_HEARTBEAT, request, version)
+        answer = self.serve(CONSUMER_GROUP_HEARTBEAT, request, version, client)
         assert isinstance(answer.value, ConsumerGroupHeartbeatResponse)
         return answer.value
 
     def settle(self, group: str = "g", rounds: int = 20) -> dict[str, dict[Uuid, list[int]]]:
-        """Let all members of a consumer group do as they are told until nothing moves; what each has."""
+        """Let all members of a consumer group follow their assignments until nothing moves; returns what each
+        has."""
         shard = self.shard
         for _ in range(rounds):
             found = shard.registry.find_consumer(group)
@@ -575,12 +599,12 @@ class Groups:
                 )
             ],
         )
-        caller = Caller("client", "/192.0.2.1", version, lambda _: True)
+        caller = Caller.of("client", "/192.0.2.1", version, lambda _: True, OWNER)
         self.coordinator.run(
             group,
             lambda shard: shard.offset_requests.commit(request, caller),
             answer,
-            lambda error: answer(all_refused(request, error)),
+            lambda error: answer(in_one_go(all_refused(request, error))),
         )
         return answer
 

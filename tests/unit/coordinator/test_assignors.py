@@ -1,13 +1,14 @@
-"""The assignors: every partition has one owner, loads are even, and little moves."""
+"""Assignors: every partition has one owner, loads are even, and little moves."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.assignment import Assignment
-from barnabas.coordinator.group.assignors import AssignorMember, assign_range, assign_uniform
+from barnabas.coordinator.group.consumer.assignors import AssignorMember, assign_range, assign_uniform
+from barnabas.coordinator.group.state.assignment import Assignment
 from barnabas.core.ids import Uuid
+from barnabas.core.steps import run_to_end
 
 TOPICS = [Uuid(bytes([number]) * 16) for number in range(1, 5)]
 
@@ -43,7 +44,7 @@ def problems(draw: st.DrawFn) -> tuple[dict[str, AssignorMember], dict[Uuid, int
 
 @st.composite
 def continued_problems(draw: st.DrawFn) -> tuple[dict[str, AssignorMember], dict[Uuid, int]]:
-    """Members with targets of former times, in which they read other topics and these had other sizes."""
+    """Members with earlier targets, when they read other topics and these had other sizes."""
     members, counts = draw(problems())
     names = st.sampled_from([*sorted(members), None])
     targets: dict[str, dict[Uuid, set[int]]] = {name: {} for name in members}
@@ -77,11 +78,11 @@ def check(members: dict[str, AssignorMember], counts: dict[Uuid, int], result: d
 
 
 @given(problems())
-def test_everything_is_assigned_once_to_somebody_who_wants_it(
+def test_everything_is_assigned_once_to_a_member_that_wants_it(
     problem: tuple[dict[str, AssignorMember], dict[Uuid, int]],
 ) -> None:
     for assign in (assign_range, assign_uniform):
-        check(*problem, assign(*problem))
+        check(*problem, run_to_end(assign(*problem)))
 
 
 @given(continued_problems())
@@ -89,7 +90,7 @@ def test_everything_is_assigned_once_whatever_was_before(
     problem: tuple[dict[str, AssignorMember], dict[Uuid, int]],
 ) -> None:
     for assign in (assign_range, assign_uniform):
-        check(*problem, assign(*problem))
+        check(*problem, run_to_end(assign(*problem)))
 
 
 def test_of_two_who_claim_a_partition_one_keeps_it() -> None:
@@ -100,7 +101,7 @@ def test_of_two_who_claim_a_partition_one_keeps_it() -> None:
     for topics in ({topic}, {topic, TOPICS[1]}):
         members["b"] = AssignorMember(frozenset(topics), None, members["b"].target)
         counts = dict.fromkeys(topics, 2)
-        check(members, counts, assign_uniform(members, counts))
+        check(members, counts, run_to_end(assign_uniform(members, counts)))
 
 
 @given(problems())
@@ -108,7 +109,7 @@ def test_uniform_is_even_and_does_not_move_what_is_even(
     problem: tuple[dict[str, AssignorMember], dict[Uuid, int]],
 ) -> None:
     members, counts = problem
-    first = assign_uniform(members, counts)
+    first = run_to_end(assign_uniform(members, counts))
     if len({member.topic_ids for member in members.values()}) == 1:
         spread = loads(first)
         assert spread[-1] - spread[0] <= 1
@@ -116,7 +117,7 @@ def test_uniform_is_even_and_does_not_move_what_is_even(
         name: AssignorMember(member.topic_ids, member.instance_id, first[name])
         for name, member in members.items()
     }
-    assert assign_uniform(again, counts) == first
+    assert run_to_end(assign_uniform(again, counts)) == first
 
 
 def test_uniform_moves_only_what_a_newcomer_needs() -> None:
@@ -126,7 +127,7 @@ def test_uniform_moves_only_what_a_newcomer_needs() -> None:
         "b": AssignorMember(frozenset({topic}), None, {topic: frozenset({3, 4, 5})}),
         "c": AssignorMember(frozenset({topic})),
     }
-    result = assign_uniform(members, {topic: 6})
+    result = run_to_end(assign_uniform(members, {topic: 6}))
     assert loads(result) == [2, 2, 2]
     for name in ("a", "b"):
         assert result[name][topic] < members[name].target[topic]
@@ -135,7 +136,7 @@ def test_uniform_moves_only_what_a_newcomer_needs() -> None:
 def test_uniform_evens_out_different_subscriptions() -> None:
     both, one = frozenset(TOPICS[:2]), frozenset(TOPICS[:1])
     members = {"a": AssignorMember(both), "b": AssignorMember(one)}
-    result = assign_uniform(members, {TOPICS[0]: 4, TOPICS[1]: 2})
+    result = run_to_end(assign_uniform(members, {TOPICS[0]: 4, TOPICS[1]: 2}))
     assert loads(result) == [3, 3]
 
 
@@ -143,5 +144,8 @@ def test_range_gives_static_members_the_same_again() -> None:
     topic = TOPICS[0]
     before = {"x1": AssignorMember(frozenset({topic}), "i"), "a": AssignorMember(frozenset({topic}))}
     after = {"zz": AssignorMember(frozenset({topic}), "i"), "a": AssignorMember(frozenset({topic}))}
-    assert assign_range(before, {topic: 3})["x1"] == assign_range(after, {topic: 3})["zz"]
-    assert assign_range(before, {topic: 3})["x1"] == {topic: frozenset({0, 1})}
+    assert (
+        run_to_end(assign_range(before, {topic: 3}))["x1"]
+        == run_to_end(assign_range(after, {topic: 3}))["zz"]
+    )
+    assert run_to_end(assign_range(before, {topic: 3}))["x1"] == {topic: frozenset({0, 1})}

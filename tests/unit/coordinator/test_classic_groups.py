@@ -1,10 +1,11 @@
-"""Classic groups, as transcripts of what members say and hear."""
+"""Classic groups as transcripts of requests and responses."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic_group import TRANSITIONS, GroupState
+from barnabas.coordinator.group.state.classic_group import TRANSITIONS, ClassicGroup, GroupState
+from barnabas.coordinator.group.state.record_schemas import GroupMetadataValue, MemberMetadata
 from barnabas.core.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -87,6 +88,14 @@ def test_members_that_come_later_make_everybody_join_again() -> None:
     assert not waiting.is_given
     groups.sync(member, generation + 1, {member: b"a", late: b"b"})
     assert waiting.value.assignment == b"b"
+
+
+def test_sync_group_while_the_group_prepares_a_rebalance_sends_the_member_back_to_join() -> None:
+    groups = Groups()
+    (member,), generation = groups.stable_group(1)
+    groups.enter()
+    assert groups.state() == "PreparingRebalance"
+    assert groups.sync(member, generation).error_code == RebalanceInProgress.code
 
 
 def test_who_does_not_rejoin_in_time_is_removed() -> None:
@@ -184,6 +193,22 @@ def test_a_member_with_nothing_in_common_is_refused() -> None:
     assert groups.state("new") == "Dead"
 
 
+def test_a_protocol_that_is_named_twice_counts_once() -> None:
+    groups = Groups(initial_rebalance_delay_ms=0)
+    twice = groups.join(protocols=(("range", b"first"), ("range", b"second")), version=3)
+    groups.advance(1)
+    assert twice.error_code == 0
+    assert [each.metadata for each in twice.value.members] == [b"first"]
+    other = groups.join(version=3)
+    rejoined = groups.join(
+        member=twice.value.member_id, protocols=(("x", b""), ("range", b""), ("x", b"")), version=3
+    )
+    assert (other.error_code, rejoined.error_code) == (0, 0)
+    groups.leave(twice.value.member_id)
+    last = groups.join(member=other.value.member_id, version=3)
+    assert (last.error_code, last.value.protocol_name) == (0, "range")
+
+
 def test_requests_of_another_generation_or_member_are_refused() -> None:
     groups = Groups()
     (member,), generation = groups.stable_group(1)
@@ -259,7 +284,7 @@ def test_a_static_member_that_comes_back_changes_nothing_for_the_others() -> Non
     assert groups.heartbeat(member, 1, instance="i") == 0
 
 
-def test_an_older_leader_is_told_that_somebody_else_leads_so_that_it_does_not_assign() -> None:
+def test_an_older_leader_is_told_of_the_new_leader_so_that_it_does_not_assign() -> None:
     groups = Groups()
     joined = groups.join(instance="i", version=5)
     groups.advance(3_000)
@@ -291,6 +316,42 @@ def test_a_static_member_is_removed_by_its_instance_id() -> None:
     assert groups.state() == "Empty"
 
 
+@pytest.mark.parametrize("rebalance_ms", [-(1 << 31), -2, 0])
+def test_a_static_member_left_alone_is_waited_for_without_spinning(rebalance_ms: int) -> None:
+    groups = Groups(initial_rebalance_delay_ms=0)
+    leader = groups.join(instance="leader")
+    groups.advance(1)
+    leader_id, generation = leader.value.member_id, generation_of(leader)
+    assert groups.sync(leader_id, generation, {leader_id: b""}, instance="leader").error_code == 0
+    static = groups.join(instance="static", rebalance_ms=rebalance_ms)
+    again = groups.join(member=leader_id, instance="leader")
+    assert generation_of(again) == generation_of(static) == generation + 1
+    static_id = static.value.member_id
+    synced = groups.sync(static_id, generation + 1, instance="static")
+    groups.sync(leader_id, generation + 1, {static_id: b""}, instance="leader")
+    assert synced.error_code == 0
+    groups.leave(leader_id, instance="leader")
+    assert groups.state() == "PreparingRebalance"
+    ran = 0
+    for _ in range(9_000):
+        groups.clock.advance(1)
+        ran += groups.timer.advance()
+    assert ran <= 20
+    groups.advance(2_000)
+    assert groups.state() == "Empty"
+
+
+def test_a_negative_rebalance_timeout_in_a_record_counts_as_none() -> None:
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="m",
+        members=[MemberMetadata(member_id="m", session_timeout=10_000, rebalance_timeout=-(1 << 31))],
+    )
+    assert ClassicGroup.from_record("g", value).rebalance_timeout_ms == 0
+
+
 def test_a_duplicate_instance_fences_the_one_that_waits() -> None:
     groups = Groups()
     first = groups.join(instance="i")
@@ -303,7 +364,7 @@ def test_a_duplicate_instance_fences_the_one_that_waits() -> None:
 # Storage
 
 
-def test_nobody_hears_that_a_group_is_stable_before_that_is_replicated() -> None:
+def test_no_member_hears_that_a_group_is_stable_before_that_is_replicated() -> None:
     groups = Groups()
     member, _ = groups.enter()
     groups.advance(3_000)

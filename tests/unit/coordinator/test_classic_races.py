@@ -1,4 +1,4 @@
-"""What meets a classic group between two of its steps: late members, former lives, slow replication."""
+"""Races of classic groups: late members, replaced member ids, slow replication."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stable_static_pair(groups: Groups) -> tuple[str, str]:
 # Former lives of static members
 
 
-def test_a_waiting_sync_of_a_former_life_is_fenced() -> None:
+def test_a_waiting_sync_of_a_previous_life_is_fenced() -> None:
     groups = Groups()
     _, former = static_pair(groups)
     waiting = groups.sync(former, 1, instance="j")
@@ -163,7 +163,7 @@ def test_an_assignment_that_comes_too_late_is_not_handed_out() -> None:
     groups = Groups()
     leader, synced = slow_sync(groups)
     other: str = groups.shard.registry.new_member_id("client")
-    groups.shard.groups["g"].pending_join.add(other)  # type: ignore[union-attr]
+    groups.shard.groups["g"].pending_join[other] = groups.account.claim(1)  # type: ignore[union-attr]
     joins = [groups.join(member=other), groups.join(member=leader)]
     assert synced.error_code == RebalanceInProgress.code
     assert [each.value.generation_id for each in joins] == [2, 2]

@@ -1,4 +1,4 @@
-"""The consumer protocol, as transcripts of heartbeats."""
+"""Consumer protocol as transcripts of heartbeats."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.migration import MigrationPolicy
-from barnabas.coordinator.group.settings import ConsumerTimes
+from barnabas.coordinator.group.state.settings import ConsumerTimes, MigrationPolicy
 from barnabas.core.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -109,7 +108,7 @@ def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
 
 
 def test_an_assignment_is_told_again_to_who_says_everything() -> None:
-    """As a member does whose last heartbeat was not answered: what it was told was lost."""
+    """A member that lost the response to its last heartbeat sends a full request."""
     groups, topic = with_topic()
     groups.beat("a", 0, topics=["t"])
     groups.beat("b", 0, topics=["t"])
@@ -208,6 +207,7 @@ def test_requests_that_make_no_sense_are_refused() -> None:
     groups, topic = with_topic()
     assert groups.beat("", 0, topics=["t"]).error_code == InvalidRequest.code
     assert groups.beat("m", 0).error_code == InvalidRequest.code
+    assert groups.beat("\0 ", 5).error_code == InvalidRequest.code, "Java trims it to nothing"
     assert groups.beat("m", -2).error_code == InvalidRequest.code
     assert groups.beat("m", -3).error_code == InvalidRequest.code
     assert groups.beat("m", 0, group="", topics=["t"]).error_code == InvalidRequest.code
@@ -356,6 +356,38 @@ def test_a_group_goes_back_when_the_last_new_member_leaves() -> None:
     groups.sync(old, generation, {old: assigned(0)})
     assert groups.state() == "Stable"
     assert Groups(log=groups.log).state() == "Stable"
+
+
+@pytest.mark.parametrize("odd", [b"", b"x", b"\xff\xff", b"\x7f\xff"])
+@pytest.mark.parametrize("end", ["leave", "expire"])
+def test_metadata_that_cannot_be_read_keeps_no_member_from_leaving(odd: bytes, end: str) -> None:
+    groups, _ = with_topic(migration_policy=MigrationPolicy.BIDIRECTIONAL)
+    assert groups.beat("new", 0, topics=["t"]).error_code == 0
+    ((name, metadata),) = subscription("t")
+    first = groups.join(protocols=(("x", metadata), (name, odd)), version=3, session_ms=600_000)
+    second = groups.join(protocols=((name, metadata),), version=3, session_ms=600_000)
+    assert (first.error_code, second.error_code) == (0, 0)
+    if end == "leave":
+        assert groups.beat("new", -1).error_code == 0
+    else:
+        groups.advance(60_000)
+    members = {first.value.member_id, second.value.member_id}
+    assert groups.shard.groups["g"].type_name == "classic"
+    assert set(groups.shard.groups["g"].members) == members
+    assert set(Groups(log=groups.log).shard.groups["g"].members) == members
+
+
+def test_a_classic_member_that_names_a_protocol_twice_is_one_of_a_mixed_group() -> None:
+    groups, _ = with_topic(migration_policy=MigrationPolicy.BIDIRECTIONAL)
+    assert groups.beat("new", 0, topics=["t"]).error_code == 0
+    twice = groups.join(protocols=subscription("t") * 2, version=3, session_ms=600_000)
+    once = groups.join(protocols=subscription("t"), version=3, session_ms=600_000)
+    assert groups.beat("new", -1).error_code == 0
+    again = [
+        groups.join(member=each.value.member_id, protocols=subscription("t"), session_ms=600_000)
+        for each in (twice, once)
+    ]
+    assert [each.error_code for each in again] == [0, 0]
 
 
 def test_without_a_policy_nothing_is_converted() -> None:

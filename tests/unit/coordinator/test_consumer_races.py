@@ -1,5 +1,4 @@
-"""What meets a group of the consumer protocol between two of its steps: writes that fail, members that die
-while their group is converted, metadata that is not there yet."""
+"""Races of consumer groups: failed writes, members that expire during a conversion, missing metadata."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.migration import MigrationPolicy
+from barnabas.coordinator.group.state.settings import MigrationPolicy
 from barnabas.core.errors import (
     GroupIdNotFound,
     GroupMaxSizeReached,
@@ -152,7 +151,7 @@ def test_a_regular_expression_is_not_matched_more_often_than_it_may() -> None:
     assert groups.settle() == {"m": {first: [0], second: [0]}}
 
 
-def test_an_expression_that_nobody_uses_is_forgotten() -> None:
+def test_an_unused_expression_is_forgotten() -> None:
     groups = Groups()
     groups.topics.put("log-1", 1)
     groups.beat("m", 0, topics=[], regex="log-.*")

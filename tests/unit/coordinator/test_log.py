@@ -1,4 +1,4 @@
-"""The replicas as a coordinator sees them: it writes under the epoch of its election, and under no other."""
+"""Coordinator log: writes under the leader epoch of the election, and under no other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordinator.log import CoordinatorLog
+from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.core.errors import KafkaError, MessageTooLarge, NotLeaderOrFollower
 from tests.unit.replication.support import ME, OTHER, ZERO, Replicas
 from tests.unit.storage.support import batch
@@ -22,7 +22,7 @@ def records() -> bytearray:
 
 
 class Heard:
-    """What `await_replication` called back with, and how often."""
+    """Outcomes of `await_replication`, and their number."""
 
     def __init__(self) -> None:
         self.errors: list[KafkaError | None] = []
@@ -41,8 +41,8 @@ def test_a_coordinator_of_another_epoch_cannot_append(replicas: Replicas, epoch:
     assert log.append(ZERO, 5, records()) == 1
 
 
-def test_a_coordinator_that_was_elected_again_cannot_go_on_as_the_former_one(replicas: Replicas) -> None:
-    """The same broker leads, but somebody else may have led in between and written what this one missed."""
+def test_a_coordinator_that_was_elected_again_cannot_go_on_as_the_previous_one(replicas: Replicas) -> None:
+    """The same broker leads, but another may have led in between and written records that this one missed."""
     replicas.lead(epoch=5)
     log = CoordinatorLog(replicas)
     log.append(ZERO, 5, records())

@@ -1,4 +1,4 @@
-"""What clients can do at will is told in few and short lines of the log."""
+"""Log lines that clients can cause at will are few and short."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def test_transactional_ids_are_cut(caplog: pytest.LogCaptureFixture) -> None:
     transactions.add(producer, TopicPartition("orders", 0), transactional_id=LONG)
     transactions.ask_init(LONG)
     (message,) = caplog.messages
-    assert "a new producer ends the transaction" in message
+    assert "a new producer aborts the open transaction" in message
     assert len(message) < LINE_CHARS_MAX

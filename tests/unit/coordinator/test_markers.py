@@ -1,4 +1,4 @@
-"""Markers on their way: no partition of a transaction is left without one, unless it is gone for good."""
+"""Transaction markers: every partition of a transaction gets one, unless it is deleted."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.coordination import ConnectionLoss, Coordination, Operation
-from barnabas.cluster.deleted_partitions import DeletedPartitions
-from barnabas.cluster.embedded import open_embedded
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
-from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic, mark_for_deletion
-from barnabas.cluster.znodes import TopicZnode
-from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers, FindDeleted
-from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.cluster.coordination.contract import ConnectionLoss, Coordination, Operation
+from barnabas.cluster.embedded.session import open_embedded
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.stores.deleted_partitions import DeletedPartitions
+from barnabas.cluster.stores.registration import make_persistent_paths
+from barnabas.cluster.stores.topics import create_topic, mark_for_deletion
+from barnabas.cluster.znodes.brokers import BrokerInfo
+from barnabas.cluster.znodes.layout import TopicZnode
+from barnabas.coordinator.transaction.markers.cluster import ClusterMarkers, FindDeleted
+from barnabas.coordinator.transaction.markers.outcome import MarkerErrors, TransactionMarker
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     BrokerNotAvailable,
     CoordinatorLoadInProgress,
@@ -32,7 +31,6 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.runtime import LoopRunner
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -40,6 +38,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.support.manual_time import ManualClock
 
 MARKER = TransactionMarker(7, 0, 1, True, 2)
 HERE = TopicPartition("topic", 0)
@@ -50,7 +49,7 @@ FIRST_ID, SECOND_ID = Uuid.parse("AAAAAAAAAAAAAAAAAAAAAQ"), Uuid.parse("AAAAAAAA
 
 
 class Partitions:
-    """Whatever is asked to write: `errors` say what becomes of a marker."""
+    """Marker writer whose outcome is `errors`."""
 
     def __init__(self, errors: dict[TopicPartition, KafkaError] | None = None) -> None:
         self.errors = errors or {}
@@ -67,7 +66,7 @@ class Partitions:
 
 
 async def told(writer: Any, *partitions: TopicPartition) -> MarkerErrors:
-    """What the coordinator hears."""
+    """Errors that the coordinator receives."""
     answer: asyncio.Future[MarkerErrors] = asyncio.get_running_loop().create_future()
     writer.write(MARKER, partitions, answer.set_result)
     return await asyncio.wait_for(answer, 10)
@@ -86,7 +85,7 @@ async def znodes(tmp_path: Path) -> AsyncIterator[Coordination]:
 def coordinator_markers(
     znodes: Coordination, error: KafkaError, *, is_deletion_enabled: bool = True
 ) -> ClusterMarkers:
-    deleted = DeletedPartitions(znodes, LoopRunner(), is_deletion_enabled=is_deletion_enabled)
+    deleted = DeletedPartitions(znodes, is_deletion_enabled=is_deletion_enabled)
     return here({HERE: error, THERE: error}, deleted.find)
 
 
@@ -133,7 +132,7 @@ async def test_a_topic_that_is_to_be_deleted_needs_no_marker(znodes: Coordinatio
     assert await told(writer, HERE, THERE) == {HERE: UNHEARD_OF, THERE: UNHEARD_OF}
 
 
-async def test_what_says_nothing_about_the_topic_asks_nobody() -> None:
+async def test_what_says_nothing_about_the_topic_asks_no_broker() -> None:
     async def ask(_: object) -> frozenset[TopicPartition]:
         raise AssertionError("the store was asked")
 
@@ -159,7 +158,7 @@ async def test_a_store_that_does_not_answer_has_not_said_that_anything_is_gone()
         assert await told(writer, HERE) == {HERE: UNHEARD_OF}, "the next question is asked again"
 
 
-async def test_a_node_that_nobody_can_read_is_not_gone(znodes: Coordination) -> None:
+async def test_an_unreadable_node_is_not_gone(znodes: Coordination) -> None:
     await znodes.create(TopicZnode.path("topic"), b"{", make_parents=True)
     assert await told(coordinator_markers(znodes, UNHEARD_OF), HERE) == {HERE: UNHEARD_OF}
 
@@ -176,7 +175,7 @@ async def test_questions_that_come_meanwhile_are_asked_together(znodes: Coordina
             asked.append(len(paths))
             return await znodes.get_many(paths)
 
-    deleted = DeletedPartitions(cast("Coordination", Counting()), LoopRunner(), is_deletion_enabled=True)
+    deleted = DeletedPartitions(cast("Coordination", Counting()), is_deletion_enabled=True)
     answers = await asyncio.gather(*(deleted.find([HERE, THERE]) for _ in range(100)))
     assert set(answers) == {frozenset({THERE})}
     assert asked == [1, 1], "one topic: its node and its mark, once"
@@ -217,7 +216,7 @@ async def nothing_deleted(_: object) -> frozenset[TopicPartition]:
 
 
 def everywhere(metadata: MetadataCache, peer: Peer, local: Partitions | None = None) -> ClusterMarkers:
-    """Of no partition the store says that it is deleted."""
+    """Markers of a cluster whose store has no deleted partition."""
     return ClusterMarkers(
         ME,
         cast("Any", local or Partitions()),
@@ -256,7 +255,7 @@ async def test_a_partition_without_a_leader_is_told_again_later() -> None:
     assert set(alone) == {THERE}, "also where it is the only one"
 
 
-async def test_a_partition_that_nobody_has_named_yet_is_told_again_later() -> None:
+async def test_a_partition_without_a_name_yet_is_told_again_later() -> None:
     errors = await told(everywhere(cluster(ME), Peer(answered)), HERE, THERE)  # type: ignore[arg-type]
     assert {each: type(error) for each, error in errors.items()} == {THERE: UnknownTopicOrPartition}
 

@@ -1,11 +1,11 @@
-"""Committed offsets: who may commit, what is read back, what expires."""
+"""Committed offsets: membership checks, reading back, expiry."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.callers import Caller
-from barnabas.coordinator.shard_context import Producer
+from barnabas.coordinator.group.state.client_info import Caller
+from barnabas.coordinator.producer import ProducerIdAndEpoch
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
@@ -36,7 +36,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from barnabas.records.record import EndTransactionMarker
-from tests.unit.coordinator.support import Answer, Groups
+from tests.unit.coordinator.support import OWNER, Answer, Groups
 
 DAY_MS = 24 * 60 * 60 * 1000
 WEEK_MS = 7 * DAY_MS
@@ -68,7 +68,7 @@ def staged(groups: Groups, request: TxnOffsetCommitRequest, version: int = 5) ->
         lambda shard: shard.offset_requests.commit_in_transaction(request, version),
         lambda response: answer(response.topics[0].partitions[0].error_code),
         lambda error: answer(error.code),
-        producer=Producer(request.producer_id, request.producer_epoch),
+        producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
     )
     return int(answer.value)
 
@@ -76,7 +76,7 @@ def staged(groups: Groups, request: TxnOffsetCommitRequest, version: int = 5) ->
 def end(groups: Groups, producer_id: int, *, commit: bool) -> None:
     answer = Answer()
     groups.runtime.complete_transaction(
-        0, Producer(producer_id, 0), EndTransactionMarker(commit, 0), answer, answer
+        0, ProducerIdAndEpoch(producer_id, 0), EndTransactionMarker(commit, 0), answer, answer
     )
     assert answer.value is None
 
@@ -129,7 +129,7 @@ def test_a_commit_that_fails_has_changed_nothing() -> None:
     assert groups.fetch() == 1
 
 
-def test_nobody_is_told_what_could_still_be_lost() -> None:
+def test_no_client_is_told_what_could_still_be_lost() -> None:
     groups = Groups()
     groups.commit(1)
     groups.log.is_replicated = False
@@ -208,6 +208,13 @@ def test_offsets_of_topics_that_the_group_still_reads_do_not_expire() -> None:
         groups.commit(1, member=member, generation=generation, topic=topic)
     groups.advance(30_000)
     assert (groups.fetch(topic="kept"), groups.fetch(topic="left")) == (1, -1)
+
+
+def test_a_retention_without_end_never_expires() -> None:
+    groups = Groups(offsets_retention_check_interval_ms=1_000)
+    assert groups.commit(7, retention_ms=(1 << 63) - 1, version=4) == 0
+    groups.advance(10_000)
+    assert groups.fetch() == 7
 
 
 def test_an_old_client_may_say_how_long_its_offset_is_kept() -> None:
@@ -362,4 +369,4 @@ def test_callers_are_shown_as_they_came() -> None:
     answer = groups.serve(DESCRIBE_GROUPS, DescribeGroupsRequest(groups=["g"]), 6)
     (member,) = answer.value.groups[0].members
     assert (member.client_id, member.client_host) == ("the-client", "/192.0.2.1")
-    assert Caller("a", "b", 1, bool).api_version == 1
+    assert Caller.of("a", "b", 1, bool, OWNER).api_version == 1

@@ -1,6 +1,6 @@
-"""An offset is of a topic, not of a name: one that was committed before the topic was deleted counts for
-nothing once another has its name, even if nobody ever wrote the tombstone. A topic that is merely unheard of
-is not deleted."""
+"""Offsets belong to a topic id, not to a name. An offset from before a topic's deletion counts for nothing
+once another topic has the name, even without a tombstone. A topic that is only missing in the metadata is not
+deleted."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group import lost_topics, offset_removal
-from barnabas.coordinator.group.lost_topics import ASK_AGAIN_MS
-from barnabas.coordinator.group.offset_records import (
+from barnabas.coordinator.group.offsets import deleted_topics, expiry
+from barnabas.coordinator.group.offsets.deleted_topics import ASK_AGAIN_MS
+from barnabas.coordinator.group.offsets.records import (
     OffsetAndMetadata,
     decode_value,
     encode_value,
     is_of_another_topic,
     pack,
 )
-from barnabas.coordinator.group.record_schemas import OffsetCommitValue
-from barnabas.coordinator.timers import RETRY_MS
+from barnabas.coordinator.group.state.record_schemas import OffsetCommitValue
+from barnabas.coordinator.runtime.timers import RETRY_MS
 from barnabas.core.errors import NotEnoughReplicas
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -38,7 +38,7 @@ def with_offset(**settings: Any) -> Groups:
 
 
 def recreate(groups: Groups, name: str = "t") -> None:
-    """Behind the coordinator's back: it was not there to hear of the deletion."""
+    """Recreate a topic while no coordinator notices the deletion."""
     groups.topics.remove(name)
     groups.topics.put(name, 2)
 
@@ -119,7 +119,7 @@ def test_a_deletion_that_could_not_be_written_is_made_up_for_by_the_next_coordin
 
 
 def after_a_lost_deletion(**settings: Any) -> tuple[Groups, Uuid]:
-    """The coordinator that heard of the deletion was gone before it could write anything."""
+    """The coordinator received the deletion and ended before it could write anything."""
     groups = with_offset()
     former = groups.topics.topic("t")
     assert former is not None
@@ -183,6 +183,18 @@ def test_what_the_metadata_know_by_then_is_not_removed() -> None:
     assert (after.fetch(partition=1), after.fetch(partition=1, group="h")) == (3, 4)
 
 
+def test_a_store_that_takes_long_is_asked_one_question_at_a_time() -> None:
+    groups = with_offset()
+    groups.topics.remove("t")
+    after = Groups(log=groups.log, topics=groups.topics, offsets_retention_check_interval_ms=1_000)
+    after.unanswered = []
+    after.advance(60_000)
+    assert len(after.unanswered) == 1
+    after.unanswered[0]({})
+    after.advance(2_000)
+    assert len(after.unanswered) == 2
+
+
 def test_an_offset_without_an_id_goes_only_with_the_name() -> None:
     groups = with_offset()
     assert groups.commit(4, partition=1, retention_ms=1 << 40, version=4) == 0
@@ -209,8 +221,8 @@ def test_a_removal_that_cannot_be_written_is_tried_again() -> None:
 
 
 def test_many_lost_offsets_are_removed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_removal, "OFFSETS_PER_TURN", 3)
-    monkeypatch.setattr(lost_topics, "GROUPS_PER_TURN", 2)
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 3)
+    monkeypatch.setattr(deleted_topics, "GROUPS_PER_TURN", 2)
     groups = Groups()
     groups.topics.put("t", 10)
     for number in range(10):

@@ -1,10 +1,10 @@
-"""Which partition of `__consumer_offsets` a group lives in: clients and other brokers compute the same."""
+"""Partition of `__consumer_offsets` that coordinates a group: clients and other brokers compute the same."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.routing import partition_of
+from barnabas.coordinator.runtime.routing import partition_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The expressions of subscriptions: they mean what RE2 means, and cannot be made slow."""
+"""Regular expressions of subscriptions: they follow RE2, and cannot be made slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordinator.regex import CPU_MS_MAX, Regex
+from barnabas.coordinator.group.consumer.regex import CPU_MS_MAX, UNICODE_CLASSES_MAX, Regex, _compiled
 from barnabas.core.errors import InvalidRegularExpression
 
 NAMES = ["", "a", "b", "ab", "ba", "aab", "abab", "A", "aB", "a-b", "a.b", "a_1", "log-7", "12", "c" * 9]
@@ -101,3 +101,20 @@ def test_thousands_of_names_are_within_the_budget() -> None:
 def test_a_broker_that_sees_no_pattern_does_not_load_the_library() -> None:
     program = "import sys, barnabas.node.broker; sys.exit('re2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_pattern_that_cannot_be_compiled_is_remembered() -> None:
+    """Failing costs as much as compiling: a client that repeats the pattern pays for one look-up."""
+    _compiled.cache_clear()
+    for _ in range(3):
+        with pytest.raises(InvalidRegularExpression):
+            Regex("(?i)(unclosed")
+    assert _compiled.cache_info().misses == 1
+
+
+def test_unicode_classes_are_counted() -> None:
+    """Each takes a third of a millisecond, before the memory of the whole is looked at."""
+    Regex(r"\pL" * 3)
+    for kind in ("p", "P"):
+        with pytest.raises(InvalidRegularExpression, match="Unicode classes"):
+            Regex(f"(?i)\\{kind}L" * (UNICODE_CLASSES_MAX + 1))

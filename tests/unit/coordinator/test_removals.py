@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group import offset_removal
-from barnabas.coordinator.runtime import RETRY_MS, RETRY_MS_MAX
+from barnabas.coordinator.group.offsets import expiry
+from barnabas.coordinator.runtime.runtime import CARRY_THROUGH_BACKOFF
 from barnabas.core.errors import KafkaError, KafkaStorageError, MessageTooLarge, NotEnoughReplicas
 from barnabas.handlers.delete_groups import DELETE_GROUPS
 from barnabas.handlers.offset_delete import OFFSET_DELETE
@@ -44,7 +44,7 @@ def offsets(groups: Groups, group: str = "g") -> set[int]:
 
 
 def check_gone(groups: Groups, *names: str) -> None:
-    """Gone from memory, and from what a replay of the log says."""
+    """Gone from memory, and from a replay of the log."""
     for each in (groups, Groups(log=groups.log)):
         for group in names:
             assert offsets(each, group) == {-1}
@@ -97,7 +97,7 @@ def test_many_offsets_can_be_deleted_at_once() -> None:
 
 
 def test_a_deletion_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_removal, "OFFSETS_PER_TURN", MANY // 4)
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", MANY // 4)
     groups = with_many_offsets("g")
     groups.delete_topic("t")
     assert len(offsets(groups) - {-1}) == MANY - MANY // 4
@@ -123,11 +123,11 @@ def test_tombstones_that_cannot_be_written_are_tried_again(error: KafkaError) ->
     groups = with_many_offsets("g")
     groups.log.error = error
     groups.delete_topic("t")
-    later(groups, RETRY_MS)
-    later(groups, 2 * RETRY_MS)
+    later(groups, CARRY_THROUGH_BACKOFF.first_ms)
+    later(groups, 2 * CARRY_THROUGH_BACKOFF.first_ms)
     assert -1 not in offsets(groups)
     groups.log.error = None
-    later(groups, 4 * RETRY_MS)
+    later(groups, 4 * CARRY_THROUGH_BACKOFF.first_ms)
     check_gone(groups, "g")
 
 
@@ -138,7 +138,7 @@ def test_what_was_committed_since_the_deletion_stays() -> None:
     groups.log.error = None
     groups.commit(7, partition=3)
     assert stage(groups, producer_id=1, offset=8) == 0
-    later(groups, RETRY_MS)
+    later(groups, CARRY_THROUGH_BACKOFF.first_ms)
     assert offsets(groups) == {100, 7, -1}  # of partition 0 a later offset is staged
     assert 0 in groups.shard.offsets.pending[1]["g"]["t"]
     assert groups.fetch(partition=3) == 7
@@ -161,7 +161,7 @@ def test_a_deletion_is_forgotten_with_the_partition() -> None:
     groups.runtime.resigned(0)
     groups.log.error = None
     before = len(groups.log.batches)
-    later(groups, RETRY_MS_MAX)
+    later(groups, CARRY_THROUGH_BACKOFF.max_ms)
     assert len(groups.log.batches) == before
 
 

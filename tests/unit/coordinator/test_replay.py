@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.classic_group import ClassicGroup, GroupState
-from barnabas.coordinator.group.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.migration import MigrationPolicy
 from barnabas.coordinator.group.shard import GroupShard
+from barnabas.coordinator.group.state.classic_group import ClassicGroup, GroupState
+from barnabas.coordinator.group.state.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.state.settings import MigrationPolicy
 from barnabas.core.errors import NotEnoughReplicas
 from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_batch
@@ -205,7 +205,7 @@ class Story:
         self.groups.advance(self.random.choice([100, 5_000, 50_000]))
 
     def check_owners(self) -> None:
-        """One owner per partition: nobody has what another has, or has yet to give up."""
+        """One owner per partition: no member has a partition that another has, or has yet to revoke."""
         for group in self.groups.shard.groups.values():
             if isinstance(group, ConsumerGroup):
                 held = [
@@ -220,8 +220,8 @@ class Story:
 
 
 def durable(shard: GroupShard) -> dict[str, Any]:
-    """What a shard must know after a replay. Of a classic group that is rebalancing, or that came into
-    being by its offsets, only that it exists."""
+    """State of a shard that a replay must restore. Of a classic group that is rebalancing, or that exists by
+    its offsets only, that is its existence."""
     groups: dict[str, Any] = {}
     for name, group in shard.groups.items():
         if isinstance(group, ConsumerGroup):
@@ -300,7 +300,7 @@ def test_memory_equals_a_replay_of_the_compacted_log(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_replay_in_the_middle_changes_nothing_that_follows(seed: int) -> None:
-    """Two coordinators, one of which was replaced halfway, agree on who owns what in the end."""
+    """Two coordinators, one of which was replaced halfway, agree on the owners in the end."""
     story = Story(seed)
     for number in range(4):
         story.groups.beat(f"x{number}", 0, group="g", topics=["t"])

@@ -1,4 +1,4 @@
-"""What the runtime does when something goes wrong that nobody expected."""
+"""Coordinator runtime under unexpected errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.load_queue import LOAD_RETRY_MS
-from barnabas.coordinator.shard_context import Producer
+from barnabas.coordinator.producer import ProducerIdAndEpoch
+from barnabas.coordinator.runtime.load_queue import LOAD_BACKOFF
 from barnabas.core.errors import CoordinatorLoadInProgress, UnknownServerError
-from barnabas.core.metrics import render_prometheus
+from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.records.record import EndTransactionMarker
 from tests.unit.coordinator.support import Groups
 
@@ -24,11 +24,11 @@ def test_a_failed_load_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(groups.log, "end_offset", broken)
         groups.elect(1)
         assert not list(groups.runtime.active_shards())
-        groups.clock.advance(LOAD_RETRY_MS)
+        groups.clock.advance(LOAD_BACKOFF.first_ms)
         groups.scheduler.run_due()
         groups.scheduler.run_due()
         assert not list(groups.runtime.active_shards())
-    groups.clock.advance(2 * LOAD_RETRY_MS)
+    groups.clock.advance(2 * LOAD_BACKOFF.first_ms)
     groups.scheduler.run_due()
     groups.scheduler.run_due()
     assert groups.shard is not None
@@ -54,7 +54,7 @@ def test_a_load_that_failed_is_not_tried_again_after_the_partition_was_lost(
     groups.elect(1)
     groups.runtime.resigned(0, 2)
     monkeypatch.undo()
-    groups.clock.advance(LOAD_RETRY_MS)
+    groups.clock.advance(LOAD_BACKOFF.first_ms)
     groups.scheduler.run_due()
     groups.scheduler.run_due()
     assert not groups.runtime.partitions()
@@ -94,7 +94,9 @@ def test_a_marker_whose_replay_breaks_brings_memory_back_to_what_the_log_says(
     marker = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     with monkeypatch.context() as patch:
         patch.setattr(half_done, "replay_marker", broken)
-        groups.runtime.complete_transaction(0, Producer(1, 0), marker, lambda _: None, refused.append)
+        groups.runtime.complete_transaction(
+            0, ProducerIdAndEpoch(1, 0), marker, lambda _: None, refused.append
+        )
     assert [type(each) for each in refused] == [CoordinatorLoadInProgress]
     groups.scheduler.run_due()
     assert groups.shard is not half_done
@@ -105,7 +107,7 @@ def test_a_marker_that_breaks_is_answered(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(groups.log, "append", broken)
     refused: list[Any] = []
     marker = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
-    groups.runtime.complete_transaction(0, Producer(1, 0), marker, lambda _: None, refused.append)
+    groups.runtime.complete_transaction(0, ProducerIdAndEpoch(1, 0), marker, lambda _: None, refused.append)
     assert [type(each) for each in refused] == [UnknownServerError]
 
 

@@ -1,4 +1,5 @@
-"""A leader asks the coordinator of a transaction: every question is answered, and only a yes is a yes."""
+"""Verification with the transaction coordinator: every question is answered, and only success allows a
+write."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.coordinator.producer import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
-from barnabas.coordinator.transaction.membership import TransactionMembership
-from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.verification.add_partitions_to_txn_manager import (
+    AddPartitionsToTxnManager,
+)
 from barnabas.core.errors import (
     BrokerNotAvailable,
     OperationNotAttempted,
@@ -47,7 +50,7 @@ def answered(codes: dict[int, int]) -> AddPartitionsToTxnResponse:
     )
 
 
-def membership(answer: Ask) -> TransactionMembership:
+def membership(answer: Ask) -> AddPartitionsToTxnManager:
     """The coordinator is on the other broker, which answers like this."""
 
     async def send(broker: int, request: AddPartitionsToTxnRequest, _: object) -> AddPartitionsToTxnResponse:
@@ -60,7 +63,7 @@ def membership(answer: Ask) -> TransactionMembership:
     metadata.put_topic(
         TRANSACTION_TOPIC, Uuid(bytes(15) + b"1"), [PartitionMetadata(0, (1, 2), leader=OTHER)]
     )
-    return TransactionMembership(
+    return AddPartitionsToTxnManager(
         ME,
         cast("Any", SimpleNamespace(partition_for=lambda _: 0)),
         metadata,
@@ -117,7 +120,7 @@ async def test_a_coordinator_that_has_not_heard_of_a_partition_yet_is_asked_agai
 
 
 @pytest.mark.parametrize("failure", [BrokerNotAvailable("it is down"), RuntimeError("nobody expected this")])
-async def test_a_coordinator_that_cannot_be_asked_leaves_nobody_waiting(failure: Exception) -> None:
+async def test_a_coordinator_that_cannot_be_asked_leaves_no_request_waiting(failure: Exception) -> None:
     def fail(_: object) -> None:
         raise failure
 

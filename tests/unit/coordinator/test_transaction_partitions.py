@@ -1,21 +1,20 @@
-"""Which partition a transactional id belongs to: by the topic there is, never by the one there would be."""
+"""Partition of a transactional id: by the existing topic, never by the one that would be created."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
 
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
-from barnabas.coordinator.routing import partition_of
-from barnabas.coordinator.shard_context import RuntimeSettings
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.coordinator.runtime.routing import partition_of
+from barnabas.coordinator.runtime.shard_context import RuntimeSettings
 from barnabas.coordinator.transaction.coordinator import NO_PARTITION, TRANSACTION_TOPIC
-from barnabas.coordinator.transaction.making import make_transaction_coordinator
-from barnabas.coordinator.transaction.settings import TransactionSettings
-from barnabas.core.clock import ManualClock
+from barnabas.coordinator.transaction.factory import make_transaction_coordinator
+from barnabas.coordinator.transaction.state.settings import TransactionSettings
 from barnabas.core.ids import Uuid
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.purgatory.timer import Timer
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import broker_config
 
 
@@ -25,7 +24,7 @@ def test_a_topic_that_is_led_here_and_not_yet_heard_of_has_no_number_of_partitio
         TransactionSettings.of(broker_config()),
         RuntimeSettings(load_buffer_bytes=5 << 20),
         7,
-        cast("Any", SimpleNamespace(local=SimpleNamespace(tell_leadership=lambda _: None))),
+        cast("Any", SimpleNamespace(local=SimpleNamespace(notify_leadership=lambda _: None))),
         metadata,
         cast("Any", None),
         lambda: 0,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.records import TransactionRecord, UnknownRecord, decode_record
-from barnabas.coordinator.transaction.states import EMPTY, ONGOING, TransactionState
+from barnabas.coordinator.transaction.state.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.state.records import TransactionRecord, UnknownRecord, decode_record
+from barnabas.coordinator.transaction.state.states import EMPTY, ONGOING, TransactionState
 from barnabas.core.errors import NotEnoughReplicas, NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import NO_PRODUCER_EPOCH, RecordBatch

@@ -1,14 +1,14 @@
-"""Transactions as transcripts: what the coordinator answers, and which markers it has written."""
+"""Transactions as transcripts: responses of the coordinator, and the markers it writes."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.decision import Decision
-from barnabas.coordinator.transaction.metadata import TransactionMetadata, fenced, prepared
-from barnabas.coordinator.transaction.records import TransactionRecord
+from barnabas.coordinator.runtime.decision import Decision
 from barnabas.coordinator.transaction.shard import PREPARE_ROOM_BYTES, TransactionShard
-from barnabas.coordinator.transaction.states import (
+from barnabas.coordinator.transaction.state.metadata import TransactionMetadata, fenced, prepared
+from barnabas.coordinator.transaction.state.records import TransactionRecord
+from barnabas.coordinator.transaction.state.states import (
     AT_REST,
     ONGOING,
     PREPARED,
@@ -273,7 +273,7 @@ def test_a_producer_that_uses_up_its_own_epochs_may_repeat_that() -> None:
 
 @pytest.mark.parametrize("version", [V1, V2])
 def test_a_producer_that_was_timed_out_at_the_end_of_its_epochs_gets_a_new_id(version: int) -> None:
-    """It is fenced by the highest epoch, which nobody is given, also not as the one that follows its own."""
+    """The highest epoch fences the producer. No producer gets it, not even as the epoch after its own."""
     t = Transactions.at_epoch(32_766, timeout_ms=1_000)
     t.add((1000, 32_766), A, version=version)
     t.advance(20_000)
@@ -293,7 +293,7 @@ def test_a_producer_whose_new_id_was_lost_with_the_answer_to_its_commit_may_ask_
     assert t.init(expected=(1000, 32_766)) == (1001, 0)
 
 
-def test_a_zombie_of_the_former_id_is_fenced_at_the_end_of_the_next_ones_epochs() -> None:
+def test_a_zombie_of_the_previous_id_is_fenced_at_the_end_of_the_next_ones_epochs() -> None:
     t = Transactions.at_epoch(32_766)
     assert t.init() == (1001, 0)
     for _ in range(3):
@@ -333,7 +333,7 @@ def test_an_open_transaction_of_the_highest_epoch_is_aborted_under_it(version: i
     assert t.init() == (1000, 0), "a new producer id, the first that this test gives"
 
 
-def test_nobody_is_served_while_it_is_unknown_which_partition_an_id_belongs_to() -> None:
+def test_no_request_is_served_while_it_is_unknown_which_partition_an_id_belongs_to() -> None:
     """A shard of another partition knows nothing of the id, and would give it to a second producer."""
     t = Transactions()
     producer = t.init()
@@ -734,7 +734,7 @@ def test_a_producer_that_was_timed_out_learns_of_the_abort() -> None:
     assert (response.error_code, response.producer_epoch) == (0, 1)
 
 
-def test_nobody_is_given_the_highest_epoch() -> None:
+def test_no_producer_is_given_the_highest_epoch() -> None:
     t = Transactions.at_epoch(32_766, timeout_ms=1_000)
     t.add((1000, 32_766), A, version=V2)
     t.advance(20_000)

@@ -1,4 +1,4 @@
-"""A transaction coordinator on a log in memory, with partitions that only note their markers."""
+"""Transaction coordinator on a log in memory, with partitions that only note their markers."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from barnabas.coordinator.log import CoordinatorLog
-from barnabas.coordinator.runtime import CoordinatorRuntime
-from barnabas.coordinator.shard_context import RuntimeSettings
-from barnabas.coordinator.timers import ShardTimers
-from barnabas.coordinator.transaction.cluster_markers import ClusterMarkers
+from barnabas.coordinator.producer import ProducerIdAndEpoch
+from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.runtime import CoordinatorRuntime
+from barnabas.coordinator.runtime.shard_context import RuntimeSettings
+from barnabas.coordinator.runtime.timers import ShardTimers
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
-from barnabas.coordinator.transaction.markers import MarkerErrors, TransactionMarker
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.records import TransactionRecord
-from barnabas.coordinator.transaction.rules import ProducerIdAndEpoch
-from barnabas.coordinator.transaction.settings import TransactionSettings
+from barnabas.coordinator.transaction.markers.cluster import ClusterMarkers
+from barnabas.coordinator.transaction.markers.outcome import MarkerErrors, TransactionMarker
 from barnabas.coordinator.transaction.shard import TransactionShard
-from barnabas.coordinator.transaction.states import EMPTY
-from barnabas.core.clock import ManualClock
-from barnabas.core.complaints import Complaints
+from barnabas.coordinator.transaction.state.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.state.records import TransactionRecord
+from barnabas.coordinator.transaction.state.settings import TransactionSettings
+from barnabas.coordinator.transaction.state.states import EMPTY
+from barnabas.coordinator.transaction.state.transaction_memory import transaction_memory_account
 from barnabas.core.errors import KafkaError, name_of
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import ManualScheduler
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.handlers.end_txn import END_TXN
 from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
 from barnabas.handlers.list_transactions import LIST_TRANSACTIONS
@@ -37,6 +36,8 @@ from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.purgatory.timer import Timer
 from barnabas.records.builder import build_batch
 from barnabas.requests.registry import Api
+from barnabas.security.acl.authorizer import AllowAll
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import broker_config
 from tests.unit.coordinator.support import Answer, MemoryLog, serve
 
@@ -76,7 +77,7 @@ class Markers:
 
     @property
     def outcomes(self) -> list[tuple[TopicPartition, str, int]]:
-        """Where, how, and under which epoch."""
+        """Partition, outcome and epoch of each marker."""
         return [
             (each, "commit" if marker.is_commit else "abort", marker.producer_epoch)
             for each, marker in self.written
@@ -94,6 +95,8 @@ class Transactions:
         self.markers = markers or Markers()
         self.settings = replace(TransactionSettings.of(broker_config()), **settings)
         self.producer_ids = itertools.count(1000)
+        self.metrics = Metrics()
+        self.account = transaction_memory_account(self.metrics)
         self.runtime = CoordinatorRuntime(
             TRANSACTION_TOPIC,
             cast("CoordinatorLog", self.log),
@@ -102,11 +105,14 @@ class Transactions:
             scheduler=self.scheduler,
             timer=self.timer,
             settings=RuntimeSettings(load_buffer_bytes=5 << 20),
-            metrics=Metrics(),
+            metrics=self.metrics,
         )
         self.coordinator = TransactionCoordinator(self.runtime, self.settings, lambda: 1)
         self.broker = SimpleNamespace(
-            transactions=self.coordinator, clock=self.clock, producer_ids=SimpleNamespace(has_any=True)
+            transactions=self.coordinator,
+            authorizer=AllowAll(),
+            clock=self.clock,
+            producer_ids=SimpleNamespace(has_any=True),
         )
         self.elect()
 
@@ -117,7 +123,8 @@ class Transactions:
             self.clock,
             cast("ClusterMarkers", self.markers),
             lambda: next(self.producer_ids),
-            Complaints(logging.getLogger("barnabas.coordinator.transaction"), self.clock),
+            RateLimitedLogger(logging.getLogger("barnabas.coordinator.transaction"), self.clock),
+            self.account,
         )
 
     def elect(self, leader_epoch: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.core.addresses import canonical_address, canonical_host
+from barnabas.core.addressing.addresses import canonical_address, canonical_host
 
 
 @pytest.mark.parametrize(

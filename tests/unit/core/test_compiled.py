@@ -20,5 +20,7 @@ def test_every_module_that_is_to_be_compiled_is_there() -> None:
     package = REPOSITORY / "src" / "barnabas"
     for pattern in hook["modules"]:
         folder, _, names = pattern.rpartition("/")
+        if folder == "protocol/codecs":
+            continue  # the build writes these
         for name in names.removesuffix(".py").strip("{}").split(","):
             assert [*(package / folder).glob(f"{name}.py")], f"{folder}/{name}.py"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How a file that must not be lost is replaced: new content, its sync, its name, the sync of the name."""
+"""Atomic replacement of a file: new content, sync, rename, sync of the directory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.power_cut_files import PowerCutFiles
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Entry, RealFiles
-from barnabas.storage.checkpoints import render_offsets
-from barnabas.testing.files import PowerCutFiles
+from barnabas.storage.files.checkpoints import render_offsets
 
 
 def test_a_file_is_replaced_in_an_order_that_survives_any_crash(

@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 
 
 def test_every_kind_is_rendered_in_the_prometheus_format() -> None:
@@ -40,3 +40,29 @@ def test_a_name_tells_whether_it_counts() -> None:
         metrics.gauge("hits_total", "", lambda: 1.0)
     with pytest.raises(AssertionError, match="another kind"):
         metrics.counter("hits", "")
+
+
+def test_series_beyond_the_limit_are_left_out_and_counted() -> None:
+    metrics = Metrics()
+    metrics.series_max = lambda: 2
+    for topic in ("b", "c", "a"):
+        metrics.counter("in_total", "", topic=topic).value += 1
+    metrics.samples("size", "", lambda: iter([((("topic", str(n)),), float(n)) for n in range(5)]))
+    text = render_prometheus(metrics)
+    assert [line for line in text.splitlines() if line.startswith("in_total")] == [
+        'in_total{topic="b"} 1',
+        'in_total{topic="c"} 1',
+    ], "the series that existed first stay"
+    assert [line for line in text.splitlines() if line.startswith("size")] == [
+        'size{topic="0"} 0',
+        'size{topic="1"} 1',
+    ]
+    assert 'barnabas_metrics_dropped_series{metric="in_total"} 1\n' in text
+    assert 'barnabas_metrics_dropped_series{metric="size"} 3\n' in text
+
+
+def test_nothing_is_dropped_within_the_limit() -> None:
+    metrics = Metrics()
+    metrics.series_max = lambda: 1
+    metrics.counter("in_total", "", topic="a")
+    assert "barnabas_metrics_dropped_series{" not in render_prometheus(metrics)

@@ -1,9 +1,9 @@
 from enum import Enum
 
 import pytest
+from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.scheduler import InlineBackground
 from barnabas.core.transitions import IllegalTransition, Transitions
 
 

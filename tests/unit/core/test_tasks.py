@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits."""
+"""Background tasks of one owner."""
 
 import asyncio
 import gc

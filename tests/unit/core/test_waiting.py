@@ -1,4 +1,4 @@
-"""Waiting on a runner: here on the loop that runs the test, with a clock that is moved by hand."""
+"""Signals, locks, deadlines and work off the loop, with a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.scheduler import InlineBackground
 from barnabas.core.waiting import Lock, Signal, elsewhere, gather, turn_over, within
-from barnabas.node.runtime import LoopRunner
-
-RUNNER = LoopRunner()
 
 
 class Time:
@@ -29,8 +26,8 @@ class Time:
             await asyncio.sleep(0)
 
 
-async def test_a_signal_wakes_whoever_waits_and_can_be_waited_for_anew() -> None:
-    signal = Signal(RUNNER)
+async def test_a_signal_wakes_its_waiters_and_can_be_waited_for_again() -> None:
+    signal = Signal()
     signal.set()
     signal.set()
     await signal.wait()
@@ -43,7 +40,7 @@ async def test_a_signal_wakes_whoever_waits_and_can_be_waited_for_anew() -> None
 
 async def test_a_wait_ends_with_its_time() -> None:
     time = Time()
-    waiting = asyncio.ensure_future(Signal(RUNNER).wait_at_most(100, time.scheduler))
+    waiting = asyncio.ensure_future(Signal().wait_at_most(100, time.scheduler))
     await time.advance(99)
     assert not waiting.done()
     await time.advance(1)
@@ -57,7 +54,7 @@ async def test_work_that_is_done_in_time() -> None:
         await asyncio.sleep(0)
         done.append(True)
 
-    assert await within(100, work(), RUNNER, Time().scheduler)
+    assert await within(100, work(), Time().scheduler)
     assert done == [True]
 
 
@@ -66,7 +63,7 @@ async def test_what_work_raises_is_raised() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await within(100, work(), RUNNER, Time().scheduler)
+        await within(100, work(), Time().scheduler)
 
 
 async def test_work_that_takes_too_long_is_given_up() -> None:
@@ -79,7 +76,7 @@ async def test_work_that_takes_too_long_is_given_up() -> None:
         finally:
             ends.append("given up")
 
-    waiting = asyncio.ensure_future(within(100, work(), RUNNER, time.scheduler))
+    waiting = asyncio.ensure_future(within(100, work(), time.scheduler))
     await time.advance(99)
     assert not waiting.done()
     await time.advance(1)
@@ -98,8 +95,8 @@ async def test_works_run_beside_each_other_and_their_outcomes_are_in_order() -> 
         gate.set()
         return 2
 
-    assert await gather([first(), second()], RUNNER) == [1, 2]
-    assert await gather([], RUNNER) == []
+    assert await gather([first(), second()]) == [1, 2]
+    assert await gather([]) == []
 
 
 async def test_one_error_is_raised_when_all_are_over() -> None:
@@ -113,11 +110,11 @@ async def test_one_error_is_raised_when_all_are_over() -> None:
         ended.append(True)
 
     with pytest.raises(ValueError, match="no"):
-        await gather([fail(), go_on()], RUNNER)
+        await gather([fail(), go_on()])
     assert ended == [True]
 
 
-async def test_whoever_is_cancelled_takes_its_works_along() -> None:
+async def test_a_cancelled_task_takes_its_works_along() -> None:
     ended = []
 
     async def work() -> None:
@@ -126,7 +123,7 @@ async def test_whoever_is_cancelled_takes_its_works_along() -> None:
         finally:
             ended.append(True)
 
-    waiting = asyncio.ensure_future(gather([work(), work()], RUNNER))
+    waiting = asyncio.ensure_future(gather([work(), work()]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()
@@ -136,7 +133,7 @@ async def test_whoever_is_cancelled_takes_its_works_along() -> None:
 
 
 async def test_a_lock_is_held_by_one_at_a_time_in_the_order_of_asking() -> None:
-    lock, inside, order = Lock(RUNNER), [0], list[int]()
+    lock, inside, order = Lock(), [0], list[int]()
 
     async def hold(place: int) -> None:
         async with lock:
@@ -152,10 +149,10 @@ async def test_a_lock_is_held_by_one_at_a_time_in_the_order_of_asking() -> None:
 
 
 @pytest.mark.parametrize("is_released_first", [False, True])
-async def test_whoever_is_cancelled_while_it_waits_keeps_the_lock_from_nobody(
+async def test_a_task_that_is_cancelled_while_it_waits_does_not_keep_the_lock(
     is_released_first: bool,
 ) -> None:
-    lock = Lock(RUNNER)
+    lock = Lock()
 
     async def hold() -> None:
         async with lock:
@@ -163,7 +160,7 @@ async def test_whoever_is_cancelled_while_it_waits_keeps_the_lock_from_nobody(
 
     async with lock:
         waiting = [asyncio.ensure_future(hold()) for _ in range(3)]
-        await turn_over(RUNNER)
+        await turn_over()
         if not is_released_first:
             waiting[0].cancel()
     waiting[0].cancel()
@@ -179,7 +176,7 @@ async def test_when_a_turn_is_over_everybody_has_run_who_could() -> None:
         ran.append(True)
 
     others = [asyncio.ensure_future(run()) for _ in range(3)]
-    await turn_over(RUNNER)
+    await turn_over()
     assert len(ran) == len(others)
 
 
@@ -187,16 +184,16 @@ async def test_what_is_done_elsewhere_comes_back_or_its_error() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    assert await elsewhere(lambda: 7, InlineBackground(), RUNNER) == 7
+    assert await elsewhere(lambda: 7, InlineBackground()) == 7
     with pytest.raises(ValueError, match="no"):
-        await elsewhere(fail, InlineBackground(), RUNNER)
+        await elsewhere(fail, InlineBackground())
 
 
-async def test_what_comes_back_when_nobody_waits_any_more_is_dropped() -> None:
+async def test_what_comes_back_without_a_waiter_is_dropped() -> None:
     class Later:
         def submit(self, work: Any, then: Any, failed: Any) -> None:
             asyncio.get_running_loop().call_later(0.01, then, None)
 
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(elsewhere(lambda: None, Later(), RUNNER), 0)
+        await asyncio.wait_for(elsewhere(lambda: None, Later()), 0)
     await asyncio.sleep(0.02)

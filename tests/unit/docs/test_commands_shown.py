@@ -1,4 +1,4 @@
-"""Commands that the pages show can be typed as they stand."""
+"""Commands in the documents: each exists, with its options."""
 
 from __future__ import annotations
 

@@ -10,13 +10,15 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 WITH_ONE_SUBCLASS = {
-    "barnabas.cli.exits.InvalidSettings": "an error, and one that says more",
-    "barnabas.client.session.Pending": "a blocking connection has plain ones",
-    "barnabas.client.waiting.Posted": "posted by itself, too",
-    "barnabas.config.keys.Definition": "of topics and groups, too",
-    "barnabas.coordinator.group.records.GroupRecord": "of every kind but one",
-    "barnabas.node.main.StartupFailed": "an error, and one that says more",
-    "pyspark_barnabas.lanes.Lane": "a producer's own, too",
+    "barnabas.cli.support.exit_codes.InvalidSettings": "an error with a more specific subclass",
+    "barnabas.client.core.session.Pending": "a blocking connection has plain ones",
+    "barnabas.client.aio.pending_requests.Posted": "posted by itself, too",
+    "barnabas.config.definitions.keys.Definition": "of topics and groups, too",
+    "barnabas.coordinator.group.state.records.GroupRecord": "of every kind but one",
+    "barnabas.node.main.StartupFailed": "an error with a more specific subclass",
+    "barnabas.pipelines.spark.formats.registry.RegistryError": "an error with a more specific subclass",
+    "barnabas.pipelines.spark.context.run_context.Away": "an error with a more specific subclass",
+    "pyspark_barnabas.produce.lanes.Lane": "a producer's own, too",
 }
 """Classes that are used without their subclass, and for what."""
 
@@ -26,7 +28,7 @@ def module_of(path: Path) -> str:
 
 
 def names_in(module: str, tree: ast.Module) -> dict[str, str]:
-    """What the names of a module stand for, by their full names."""
+    """Full names of the classes and imports of a module."""
     names = {each.name: f"{module}.{each.name}" for each in tree.body if isinstance(each, ast.ClassDef)}
     for each in tree.body:
         if isinstance(each, ast.ImportFrom) and each.module:
@@ -35,7 +37,7 @@ def names_in(module: str, tree: ast.Module) -> dict[str, str]:
 
 
 def classes() -> Iterator[tuple[str, list[str]]]:
-    """Every class with its bases, by their full names."""
+    """Every class with its bases, all by full name."""
     for path in SOURCE.rglob("*.py"):
         module, tree = module_of(path), ast.parse(path.read_text(encoding="utf-8"))
         names = names_in(module, tree)

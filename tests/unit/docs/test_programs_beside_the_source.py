@@ -1,4 +1,4 @@
-"""Examples, measures and tools name only what the packages have: few of them run with every change."""
+"""Imports of examples, benchmarks and tools exist: few of these programs run with every change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROGRAMS = [path for folder in ("examples", "bench", "tools") for path in (REPOS
 
 
 def named(program: Path) -> list[tuple[str, str]]:
-    """Modules of ours, and what is imported from them."""
+    """Modules of the product, and the names imported from them."""
     nodes = ast.walk(ast.parse(program.read_text(encoding="utf-8")))
     froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
     ours = [node for node in froms if str(node.module).split(".")[0] in ("barnabas", "pyspark_barnabas")]

@@ -1,4 +1,4 @@
-"""docs/SECURITY.md shows the table of rights that is enforced, and names tests that exist."""
+"""Tables and tests in docs/SECURITY.md: rendered from the code, and existing."""
 
 from __future__ import annotations
 

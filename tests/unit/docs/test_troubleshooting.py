@@ -1,4 +1,4 @@
-"""docs/TROUBLESHOOTING.md quotes messages; each must stand in the source as it is quoted."""
+"""Messages in docs/TROUBLESHOOTING.md: each is in the source as quoted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUOTED = [
 
 
 def _text(node: ast.AST) -> str | None:
-    """A string of the source, with `…` wherever a value is put in."""
+    """A string of the source, with `…` for each value."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -42,7 +42,7 @@ def strings() -> frozenset[str]:
 
 
 def stands_in_the_source(quoted: str) -> bool:
-    # A value may be put in where the page has a word: the source is as general as it likes.
+    # The source may have a value where the page has a word.
     pattern = re.compile(".*?".join(map(re.escape, quoted.split("…"))))
     return any(pattern.search(text) for text in strings())
 
@@ -56,5 +56,5 @@ def test_each_message_stands_in_the_source(quoted: str) -> None:
     assert stands_in_the_source(quoted)
 
 
-def test_a_message_that_nobody_says_is_noticed() -> None:
+def test_an_unused_message_is_noticed() -> None:
     assert not stands_in_the_source("the castle … is closed to land surveyors")

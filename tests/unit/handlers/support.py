@@ -1,4 +1,4 @@
-"""A broker to whom one speaks in messages: no sockets, no logs, but everything that decides."""
+"""Broker without sockets and logs, which takes request messages and returns responses."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
-from barnabas.cluster.acl_replica import AclReplica
-from barnabas.cluster.topics import allocate_producer_ids
+from barnabas.administration.internal_topics import InternalTopic, InternalTopics
+from barnabas.administration.producer_ids import ProducerIds
+from barnabas.cluster.stores.acl_replica import AclReplica
+from barnabas.cluster.stores.topics import allocate_producer_ids
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.controller.internal_topics import InternalTopic, InternalTopics
-from barnabas.controller.producer_ids import ProducerIds
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from barnabas.core.addressing.host_lookup import HostLookup
 from barnabas.core.errors import KafkaError
-from barnabas.core.host_lookup import HostLookup
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground
 from barnabas.handlers import APIS
-from barnabas.network.exchange import Exchange
+from barnabas.network.transport.exchange import Exchange
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
 from barnabas.security.acl.authorizer import AllowAll, Authorizer
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
+from tests.support.slices import in_one_go
 from tests.unit.controller.support import BROKER_ID, Admin
 
 
 @dataclass
 class FakePeer:
-    """A connection, to those who answer through the context and not through it."""
+    """Connection of a request, for handlers that respond through the context."""
 
     peer_host: str = "192.0.2.1"
     local_host: str = "192.0.2.9"
@@ -49,8 +50,10 @@ class FakePeer:
     def authenticated(self, principal: KafkaPrincipal) -> None:
         raise AssertionError("handlers authenticate nobody")
 
-    def has_company(self) -> bool:
+    def others_served_since_last_call(self) -> bool:
         return False
+
+    def when_closed(self, action: Callable[[], None]) -> None: ...
 
     def throttle(self, delay_ms: float) -> None:
         raise AssertionError("the dispatcher throttles, not the handler")
@@ -110,7 +113,7 @@ class Broker(Admin):
 
     async def start(self) -> None:
         await super().start()
-        self.settings = SimpleNamespace(
+        self.config = SimpleNamespace(
             advertised_listeners={},
             auto_create_topics_enable=True,
             delete_topic_enable=True,
@@ -122,7 +125,7 @@ class Broker(Admin):
         self.services = Services(
             broker_id=BROKER_ID,
             cluster_id="the-cluster",
-            settings=cast("BrokerConfig", self.settings),
+            config=cast("BrokerConfig", self.config),
             clock=self.clock,
             apis=APIS.for_clients(),
             features={"group.version": 1, "transaction.version": 2},
@@ -133,10 +136,10 @@ class Broker(Admin):
             topics=self.topics,
             configs=self.configs,
             quotas=ClientQuotas(self.configs.clients, BrokerConfig.load({}), self.clock, Metrics()),
-            producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID), self.runner),
+            producer_ids=ProducerIds(lambda: allocate_producer_ids(znodes, BROKER_ID)),
             groups=None,  # type: ignore[arg-type]
             transactions=None,  # type: ignore[arg-type]
-            transaction_membership=None,  # type: ignore[arg-type]
+            add_partitions_to_txn_manager=None,  # type: ignore[arg-type]
             markers=None,  # type: ignore[arg-type]
             internal_topics=InternalTopics(
                 self.topics,
@@ -150,7 +153,7 @@ class Broker(Admin):
             metadata_wait=self.metadata_wait,
             authorizer=self.authorizer,
             acls=self.acls,
-            address_of=partial(self.hosts.address_of, runner=self.runner),
+            address_of=partial(self.hosts.address_of),
         )
 
     async def ask(
@@ -173,20 +176,12 @@ class Broker(Admin):
             if api.is_async:
                 return await response
             if api.is_sliced:
-                response = run(response)
+                response = in_one_go(response)
         except KafkaError as error:
             if api.refused is None:
                 raise
-            return api.refused(request, error, version)
+            return in_one_go(api.refused(request, error, version))
         if response is None:
             assert finisher.work is not None
             return await finisher.work
         return response
-
-
-def run(work: Generator[None, None, Any]) -> Any:
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.config.client_entities import user
+from barnabas.config.dynamic.client_entities import user
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.core.errors import (
     InvalidRequest,
@@ -223,7 +223,7 @@ async def test_changes_to_topics_have_a_quota(broker: Broker) -> None:
 
 async def test_topics_that_are_created_by_asking_have_the_same_quota(broker: Broker) -> None:
     await alter(broker, EVERY_USER, controller_mutation_rate=1)
-    broker.settings.num_partitions = 6
+    broker.config.num_partitions = 6
 
     async def ask(*names: str) -> list[int]:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])

@@ -1,14 +1,15 @@
-"""What a client asks about the broker and its cluster."""
+"""ApiVersions, DescribeCluster, FindCoordinator and other requests about the broker and its cluster."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from barnabas import handlers
-from barnabas.controller.topic_rules import TopicSpec
+from barnabas.administration.topic_rules import TopicSpec
 from barnabas.coordinator.group.coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from barnabas.core.errors import (
@@ -41,6 +42,7 @@ from barnabas.handlers.elect_leaders import ELECT_LEADERS
 from barnabas.handlers.find_coordinator import FIND_COORDINATOR
 from barnabas.handlers.init_producer_id import INIT_PRODUCER_ID
 from barnabas.handlers.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from barnabas.protocol import messages
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import (
     describe_producers,
@@ -62,7 +64,7 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.requests.served_versions import SERVED_VERSIONS
 from barnabas.security.acl.authorizer import AllowAll
-from barnabas.storage.environment import LogDirectory
+from barnabas.storage.files.environment import LogDirectory
 from tests.unit.controller.support import BROKER_ID, FakeLog
 from tests.unit.handlers.support import Broker
 
@@ -77,6 +79,20 @@ def test_the_directory_is_the_table() -> None:
     files = {path.stem for path in Path(handlers.__file__).parent.glob("*.py")} - {"__init__"}
     assert files == {key.name.lower() for key in SERVED_VERSIONS}
     assert [api.key for api in APIS] == sorted(SERVED_VERSIONS)
+
+
+def test_every_message_has_a_handler() -> None:
+    files = {path.stem for path in Path(messages.__file__).parent.glob("*.py")}
+    assert files - {"__init__", "consumer_protocol"} == {key.name.lower() for key in SERVED_VERSIONS}
+
+
+@pytest.mark.parametrize("key", SERVED_VERSIONS, ids=lambda key: key.name)
+def test_a_handler_opens_with_its_key_and_versions(key: ApiKey) -> None:
+    versions = SERVED_VERSIONS[key]
+    shown = f"v{versions[0]}-{versions[-1]}" if len(versions) > 1 else f"v{versions[0]}"
+    text = import_module(f"barnabas.handlers.{key.name.lower()}").__doc__
+    assert text is not None
+    assert text.startswith(f"{key.camel_name} ({int(key)}), {shown}. Gaps: ")
 
 
 @pytest.mark.parametrize("version", API_VERSIONS.versions)
@@ -157,7 +173,7 @@ async def test_this_broker_coordinates_everything(broker: Broker, version: int, 
 
 
 class AllowOnly(AllowAll):
-    """One name, whatever it names."""
+    """Allows one resource name, of any type."""
 
     allows_everything = False
 
@@ -193,7 +209,7 @@ async def test_no_topic_is_made_for_who_may_not_ask(
     assert topic in broker.metadata
 
 
-async def test_nobody_coordinates_share_groups(broker: Broker) -> None:
+async def test_no_broker_coordinates_share_groups(broker: Broker) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g"], key_type=2)
     (found,) = (await broker.ask(FIND_COORDINATOR, request, 6)).coordinators
     assert (found.error_code, found.node_id) == (InvalidRequest.code, -1)
@@ -269,7 +285,7 @@ async def test_partitions_come_page_by_page(broker: Broker) -> None:
     assert await pages(broker, 2000) == [[("a", [0, 1]), ("b", [0, 1, 2]), ("c", [0])]]
     assert await pages(broker, 2) == [[("a", [0, 1])], [("b", [0, 1])], [("b", [2]), ("c", [0])]]
     assert await pages(broker, 3, "c", "b") == [[("b", [0, 1, 2])], [("c", [0])]]
-    broker.settings.max_request_partition_size_limit = 1
+    broker.config.max_request_partition_size_limit = 1
     assert len(await pages(broker, 2000)) == 6
     assert len(await pages(broker, -5)) == 6
 
@@ -305,7 +321,7 @@ async def test_topics_that_cannot_be_described_say_why(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("version", ELECT_LEADERS.versions)
-async def test_an_election_is_needed_only_where_nobody_leads(broker: Broker, version: int) -> None:
+async def test_an_election_is_needed_only_without_a_leader(broker: Broker, version: int) -> None:
     broker.replicas.broken = {TopicPartition("t", 1): KafkaStorageError("gone")}
     await broker.topics.create_topic(TopicSpec("t", 2, 1))
 

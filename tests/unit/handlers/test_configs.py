@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.topics import TOPIC_KEYS
-from barnabas.controller.topic_rules import TopicSpec
+from barnabas.administration.topic_rules import TopicSpec
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.topics import TOPIC_KEYS
 from barnabas.core.errors import (
     InvalidConfig,
     InvalidRequest,

@@ -1,4 +1,4 @@
-"""Administrative requests in a cluster: who answers, and what the controller's answers become."""
+"""Administrative requests in a cluster: only the controller answers, and its outcomes become responses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.metadata_cache import PartitionMetadata
-from barnabas.cluster.znodes import PartitionState, ReplicaAssignment
-from barnabas.controller.partition_machine import Election
+from barnabas.cluster.metadata.cache import PartitionMetadata
+from barnabas.cluster.znodes.layout import PartitionState, ReplicaAssignment
+from barnabas.controller.machines.partition_machine import Election
 from barnabas.core.errors import (
     ElectionNotNeeded,
     InvalidReplicaAssignment,
@@ -51,7 +51,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class ScriptedController:
-    """Answers what it was told to, and remembers what it was asked."""
+    """Controller with scripted outcomes, which records its calls."""
 
     def __init__(self) -> None:
         self.is_active = True

@@ -1,4 +1,4 @@
-"""Whose records a client may delete."""
+"""DeleteRecords: rights, and internal topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.unit.handlers.support import run
+from tests.support.slices import in_one_go
 from tests.unit.replication.support import Replicas
 
 
@@ -27,7 +27,7 @@ def test_records_of_internal_topics_stay(tmp_path: Path, topic: str) -> None:
     replicas.append(partition, b"state")
     context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas), require=lambda *_: None)
     ask = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
-    answer = run(handle_delete_records(DeleteRecordsRequest(topics=[ask], timeout_ms=0), context))
+    answer = in_one_go(handle_delete_records(DeleteRecordsRequest(topics=[ask], timeout_ms=0), context))
     assert answer is not None
     assert answer.topics[0].partitions[0].error_code == InvalidTopicException.code
     assert partition.log.log_start_offset == 0

@@ -1,4 +1,4 @@
-"""What a request may ask for a hundred thousand times is not done a hundred thousand times in one turn."""
+"""Requests with a hundred thousand elements are handled in slices."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.limits import TURN_MS_MAX
+from barnabas.core.errors import InvalidRequest
+from barnabas.core.limits import ANSWER_ELEMENTS_MAX, TURN_MS_MAX
 from barnabas.handlers import APIS
 from barnabas.handlers.describe_configs import DESCRIBE_CONFIGS
 from barnabas.handlers.fetch import handle_fetch
 from barnabas.handlers.metadata import METADATA
-from barnabas.handlers.offset_fetch import PARTITIONS_AT_ONCE_MAX, fetch_in_pieces, is_large
-from barnabas.network.exchange import Exchange
+from barnabas.handlers.offset_fetch import (
+    PARTITIONS_AT_ONCE_MAX,
+    fetch_in_pieces,
+    handle_offset_fetch,
+    is_large,
+)
+from barnabas.handlers.shared.chunked_queries import CHUNK, ask_in_chunks
+from barnabas.network.transport.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
@@ -30,8 +37,9 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.in_chunks import CHUNK, ask_in_chunks
 from barnabas.security.acl.authorizer import AllowAll
+from tests.support.manual_time import ManualClock
+from tests.support.slices import in_one_go
 from tests.unit.handlers.support import Broker, FakePeer, Finisher
 
 INLINE = {
@@ -40,15 +48,7 @@ INLINE = {
     ApiKey.JOIN_GROUP: "one decision about one group",
     ApiKey.SYNC_GROUP: "one decision about one group",
     ApiKey.LEAVE_GROUP: "one decision about one group",
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: "one decision about one group",
-    ApiKey.OFFSET_COMMIT: "one batch of one group",
-    ApiKey.TXN_OFFSET_COMMIT: "one batch of one group",
-    ApiKey.OFFSET_DELETE: "one batch of one group",
-    ApiKey.ADD_PARTITIONS_TO_TXN: "one record of one transaction",
-    ApiKey.LIST_GROUPS: "the elements are filters",
     ApiKey.LIST_TRANSACTIONS: "the elements are filters",
-    ApiKey.LIST_CONFIG_RESOURCES: "the elements are filters",
-    ApiKey.WRITE_TXN_MARKERS: "of a coordinator",
     ApiKey.UPDATE_METADATA: "of the controller",
 }
 """Handlers of requests with arrays that do their work in one turn, and why they may."""
@@ -169,13 +169,30 @@ async def test_offsets_of_many_partitions_are_fetched_in_pieces(topics: dict[str
     assert len(answer.topics) == len(topics)
 
 
-async def test_all_offsets_of_a_group_are_read_once_however_often_it_is_named() -> None:
+def test_all_offsets_of_a_group_are_read_once_however_often_it_is_named() -> None:
     asked = Asked()
-    groups = [OffsetFetchRequestGroup(group_id="g", topics=None)] * 500
-    assert is_large(groups)
-    answers = await fetch_in_pieces(groups, asked.context, require_stable=True)
-    assert len(answers) == 500
+    answered: list[Any] = []
+    finisher: Any = Finisher()
+    finisher.finish_in_slices = lambda _, work, __: answered.append(in_one_go(work))
+    asked.context = RequestContext(
+        asked.context.broker, asked.context.exchange, None, 8, 1, "test", 0.0, finisher
+    )
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=None) for _ in range(500)]
+    in_one_go(handle_offset_fetch(OffsetFetchRequest(groups=groups, require_stable=True), asked.context))
+    assert len(answered[0].groups) == 1
     assert len(asked.sizes) == 1
+
+
+async def test_groups_of_which_all_offsets_are_asked_share_one_budget() -> None:
+    """One group may be named under many members, each of which would get all its offsets."""
+    asked = Asked()
+    asked.context.budget.spend_elements(ANSWER_ELEMENTS_MAX - 10)
+    answer = OffsetFetchResponseGroup(topics=[OffsetFetchResponseTopics(partitions=[None] * 8)])  # type: ignore[list-item]
+    asked.fetch = lambda group, *, require_stable: answer  # type: ignore[method-assign]
+    groups = [OffsetFetchRequestGroup(group_id="g", member_id=each, topics=None) for each in "ab"]
+    assert is_large(groups)
+    with pytest.raises(InvalidRequest):
+        await fetch_in_pieces(groups, asked.context, require_stable=True)
 
 
 async def test_the_error_of_a_group_is_its_answer() -> None:
@@ -187,14 +204,14 @@ async def test_the_error_of_a_group_is_its_answer() -> None:
     assert len(asked.sizes) == 1
 
 
-async def test_a_resource_that_is_named_again_is_not_described_again(broker: Broker) -> None:
+async def test_a_resource_that_is_named_again_is_answered_again_and_read_once(broker: Broker) -> None:
     resource = DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource] * 1_000)
     calls = []
     describe = broker.configs.describe
     broker.configs.describe = lambda resource: calls.append(resource) or describe(resource)  # type: ignore[method-assign, func-returns-value]
     answer = await broker.ask(DESCRIBE_CONFIGS, request)
-    assert len(answer.results) == 1_000
+    assert len(answer.results) == 1_000, "as in Apache Kafka"
     assert len(calls) == 1
 
 

@@ -1,4 +1,4 @@
-"""A producer that asked the wrong broker is told the right one, however late the answer is (KIP-951)."""
+"""Current leader in responses of the wrong broker, however late the response is (KIP-951)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import NotLeaderOrFollower
 from barnabas.core.ids import TopicPartition
 from barnabas.handlers.produce import handle_produce
@@ -19,15 +19,15 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.support.background import ManualBackground
+from tests.support.slices import in_one_go
 from tests.support.wire import batch
-from tests.unit.handlers.support import run
 from tests.unit.replication.support import OTHER, ZERO, Replicas
 
 ONE = TopicPartition(ZERO.topic, 1)
 
 
 class Cluster:
-    """Broker OTHER leads whatever this one does not."""
+    """Broker OTHER leads every partition that this one does not."""
 
     def __init__(self, replicas: Replicas, version: int) -> None:
         self.answers: list[ProduceResponse] = []
@@ -42,7 +42,7 @@ class Cluster:
             client_id="test",
             allows=lambda *_: True,
             respond=self.answers.append,
-            answer_in_slices=lambda work, _waits: run(work),
+            answer_in_slices=self.answer_in_slices,
             exchange=SimpleNamespace(connection=SimpleNamespace(listener_name="PLAINTEXT")),
             broker=SimpleNamespace(
                 quotas=SimpleNamespace(is_limiting=False),
@@ -51,6 +51,11 @@ class Cluster:
                 metadata=metadata,
             ),
         )
+
+    def answer_in_slices(self, work: Any, _waits: object = None) -> None:
+        response = in_one_go(work)
+        if response is not None:
+            self.answers.append(response)
 
 
 def produce_to_both() -> ProduceRequest:

@@ -1,11 +1,11 @@
-"""Metadata: who leads what, under which address, and topics that come into being by asking."""
+"""Metadata: leaders, endpoints and auto-created topics."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.topic_rules import TopicSpec
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.administration.topic_rules import TopicSpec
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
     InvalidRequest,
     InvalidTopicException,
@@ -81,7 +81,7 @@ async def test_the_address_is_where_the_client_arrived_unless_one_is_advertised(
     assert await address(FakePeer(local_host="10.0.0.7", local_port=29092)) == ("10.0.0.7", 29092)
     assert await address(FakePeer(local_host="::ffff:10.0.0.7", local_port=1)) == ("10.0.0.7", 1)
     public = ListenerEndpoint("PLAINTEXT", Endpoint("public.example", 443))
-    topics.settings.advertised_listeners["PLAINTEXT"] = public
+    topics.config.advertised_listeners["PLAINTEXT"] = public
     assert await address(FakePeer(local_host="10.0.0.7")) == ("public.example", 443)
     assert await address(FakePeer(local_host="10.0.0.7", listener_name="OTHER")) == ("10.0.0.7", 19092)
 
@@ -117,7 +117,7 @@ async def test_asking_creates_a_topic_and_the_answer_names_its_leader(broker: Br
 
 @pytest.mark.parametrize("forbidden_by", ["request", "broker"])
 async def test_nothing_is_created_when_either_side_forbids_it(broker: Broker, forbidden_by: str) -> None:
-    broker.settings.auto_create_topics_enable = forbidden_by != "broker"
+    broker.config.auto_create_topics_enable = forbidden_by != "broker"
     request = MetadataRequest(
         topics=named("fresh", "bad name"), allow_auto_topic_creation=forbidden_by != "request"
     )

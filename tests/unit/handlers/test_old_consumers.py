@@ -1,4 +1,4 @@
-"""What is read for a consumer that needs conversion, and what it is told when that fails."""
+"""Down-conversion: bytes read for an old consumer, and the errors of a failed conversion."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
+from barnabas.core.bounds.budget import Budget
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.ids import ZERO_UUID
 from barnabas.core.regions import FileRegion
+from barnabas.handlers.shared.down_conversion import CONVERTED_BYTES_MAX, fit_for_old_consumer
 from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.records.builder import build_batch
-from barnabas.replication.fetching import PartitionFetch
-from barnabas.requests.old_consumers import CONVERTED_BYTES_MAX, fit_for_old_consumer
+from barnabas.replication.partition.fetching import PartitionFetch
 from tests.support.settings import log_config
+from tests.support.slices import in_one_go
 from tests.support.wire import content
 
 
@@ -45,9 +47,9 @@ def converted(file: Recorded, length: int) -> PartitionData:
         metrics=SimpleNamespace(fetch_conversions=SimpleNamespace(value=0)),
     )
     replicas = SimpleNamespace(partition=lambda *_: partition)
-    context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas), api_version=3)
+    context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas), api_version=3, budget=Budget())
     data = PartitionData(partition_index=0, records=FileRegion(file, 0, length))
-    fit_for_old_consumer(data, PartitionFetch("topic", ZERO_UUID, 0, 0, length), context)
+    in_one_go(fit_for_old_consumer(data, PartitionFetch("topic", ZERO_UUID, 0, 0, length), context))
     return data
 
 

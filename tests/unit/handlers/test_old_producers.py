@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import CorruptMessage, MessageTooLarge
 from barnabas.handlers.produce import handle_produce
+from barnabas.handlers.shared import up_conversion
+from barnabas.handlers.shared.up_conversion import convert_in_a_thread, converted, is_long_conversion
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records.batch import RecordBatch
 from barnabas.records.legacy import convert_up
-from barnabas.requests import old_messages
-from barnabas.requests.old_messages import convert_in_a_thread, converted, is_long_conversion
+from tests.support.manual_time import ManualClock
 from tests.support.wire import message_set_entry
 
 
@@ -59,7 +59,7 @@ async def test_each_partition_has_its_own_outcome(context: Any, monkeypatch: pyt
         context.broker.clock.advance(ms=7)
         return convert_up(records, limit_bytes=limit_bytes)
 
-    monkeypatch.setattr(old_messages, "convert_up", watched)
+    monkeypatch.setattr(up_conversion, "convert_up", watched)
     good, corrupt, huge = partition(ONE * 1_000), partition(ONE * 999 + ONE[:-1]), partition(ONE * 20_000)
     await convert_in_a_thread(request_of(good, corrupt, huge), context)
     assert RecordBatch(converted(good, context)).record_count == 1_000

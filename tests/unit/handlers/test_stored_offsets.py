@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.topic_rules import TopicSpec
+from barnabas.administration.topic_rules import TopicSpec
 from barnabas.core.errors import InvalidGroupId, OffsetMetadataTooLarge, UnknownTopicOrPartition
 from barnabas.handlers.offset_commit import OFFSET_COMMIT
 from barnabas.handlers.offset_fetch import OFFSET_FETCH

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.administration.topic_rules import TopicSpec
 from barnabas.config.log_config import LogConfig
-from barnabas.controller.topic_rules import TopicSpec
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -39,6 +38,7 @@ from barnabas.protocol.messages.create_topics import (
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer
+from tests.support.manual_time import ManualClock
 from tests.unit.handlers.support import Broker
 
 
@@ -200,7 +200,7 @@ async def test_a_topic_to_delete_is_named_once_and_in_one_way(broker: Broker) ->
 @pytest.mark.parametrize(("version", "code"), [(2, InvalidRequest.code), (3, TopicDeletionDisabled.code)])
 async def test_deletion_can_be_disabled(broker: Broker, version: int, code: int) -> None:
     await broker.topics.create_topic(TopicSpec("t"))
-    broker.settings.delete_topic_enable = False
+    broker.config.delete_topic_enable = False
     (result,) = (await broker.ask(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["t"]), version)).responses
     assert result.error_code == code
     assert "t" in broker.metadata

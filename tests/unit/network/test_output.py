@@ -1,4 +1,4 @@
-"""Whatever the socket takes at a time, what arrives is what was put, in order."""
+"""Output: bytes arrive in order, however few the socket takes at a time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.core.metrics import Counter
 from barnabas.core.regions import FileRegion
-from barnabas.network.exchange import Part
-from barnabas.network.output import JOINED_BYTES_MAX, Output, RegionCutShort
+from barnabas.core.reporting.metrics import Counter
+from barnabas.network.transport.exchange import Part
+from barnabas.network.transport.output import JOINED_BYTES_MAX, Output, RegionCutShort
 
 OPEN: list[Reluctant | MemoryFile] = []
 """By the numbers that they give as descriptors."""
@@ -168,7 +168,7 @@ def test_a_small_piece_of_a_file_leaves_with_the_rest_of_its_frame(size: int, se
 
 
 class ColdFile(MemoryFile):
-    """Of which nothing is in memory before it was read."""
+    """File of which nothing is cached before it is read."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)

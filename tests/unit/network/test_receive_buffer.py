@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.network.receive_buffer import (
+from barnabas.network.transport.receive_buffer import (
     GROWTH,
     LARGE_BYTES,
     MAPPED_BYTES_MIN,
@@ -19,7 +19,7 @@ from barnabas.network.receive_buffer import (
 
 
 class Pieces(socket.socket):
-    """A socket that delivers a stream in the pieces it was told to."""
+    """Socket that delivers a stream in given pieces."""
 
     def __init__(self, stream: bytes, cuts: Iterable[int]) -> None:
         self._stream = memoryview(stream)

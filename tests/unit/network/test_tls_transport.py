@@ -1,4 +1,4 @@
-"""How much of what has come one read takes, when TLS records are short."""
+"""Bytes per read when TLS records are short."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from typing import Any, cast
 
-from barnabas.network.tls_transport import RECORDS_AT_ONCE_MAX, TlsTransport
+from barnabas.network.transport.tls_transport import RECORDS_AT_ONCE_MAX, TlsTransport
 
 
 class Records:

@@ -1,7 +1,7 @@
 import pytest
 
 from barnabas.core.errors import InconsistentClusterId, InvalidConfig
-from barnabas.node.identity import GENERATE, check_cluster_id, choose_broker_id, remembered
+from barnabas.node.membership.identity import GENERATE, check_cluster_id, choose_broker_id, remembered
 from barnabas.storage.directory.directory_properties import MetaProperties
 
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.client.security_settings import PLAINTEXT, SecurityProtocol
+from barnabas.client.security.settings import PLAINTEXT, SecurityProtocol
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.lookup import broker_key
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.lookup import broker_key
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
-from barnabas.node.inter_broker_security import inter_broker_settings
+from barnabas.node.security.inter_broker_security import inter_broker_settings
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -47,17 +47,17 @@ CHANGES = {
     (NOT_RUNNING, STARTING),
     (STARTING, RUNNING),
     (RUNNING, PENDING),
-    *((former, SHUTTING_DOWN) for former in (STARTING, RUNNING, PENDING)),
+    *((previous, SHUTTING_DOWN) for previous in (STARTING, RUNNING, PENDING)),
     (SHUTTING_DOWN, NOT_RUNNING),
 }
 
 
-@pytest.mark.parametrize("former", BrokerState)
+@pytest.mark.parametrize("previous", BrokerState)
 @pytest.mark.parametrize("later", BrokerState)
-def test_a_state_cannot_be_skipped(former: BrokerState, later: BrokerState) -> None:
+def test_a_state_cannot_be_skipped(previous: BrokerState, later: BrokerState) -> None:
     life = Lifecycle()
-    life.state = former
-    if (former, later) in CHANGES:
+    life.state = previous
+    if (previous, later) in CHANGES:
         life.move_to(later)
         return
     with pytest.raises(IllegalTransition):

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import InvalidConfig
-from barnabas.node.local_cluster import ClusterFailed, LocalCluster, internal_topics
+from barnabas.localcluster.local_cluster import ClusterFailed, LocalCluster, internal_topics
 
 
 def cluster(properties: dict[str, str], brokers: int = 3) -> LocalCluster:

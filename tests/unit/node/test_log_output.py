@@ -1,4 +1,4 @@
-"""What a broker writes to standard error."""
+"""Log lines of a broker on standard error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.config.loggers import AUDIT
+from barnabas.config.dynamic.loggers import AUDIT
 from barnabas.node.log_output import configure_logging
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.node.inter_broker_security import inter_broker_settings
-from barnabas.node.login_modules import login_entry
+from barnabas.node.security.inter_broker_security import inter_broker_settings
+from barnabas.node.security.login_modules import login_entry
 from barnabas.security.sasl.jaas import JaasEntry, parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -16,42 +16,45 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.unit.coordinator.support import Groups
 from tests.unit.coordinator.transaction_support import A, B, Transactions
 from tests.unit.storage.support import produce
 from tests.unit.storage.test_log_manager import Broker, partition
 
 import barnabas
-from barnabas.cluster.coordination import Coordination, SessionState
-from barnabas.cluster.delegation_tokens import DelegationTokens
-from barnabas.cluster.embedded import open_embedded
-from barnabas.cluster.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
-from barnabas.cluster.metadata_cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.coordination.contract import Coordination, SessionState
+from barnabas.cluster.embedded.session import open_embedded
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.stores.delegation_tokens import DelegationTokens
+from barnabas.cluster.stores.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.config.log_config import LogConfig
-from barnabas.controller.broker_channels import BrokerChannels
-from barnabas.controller.delivery import all_over
-from barnabas.coordinator.group.offset_removal import OffsetRemoval
-from barnabas.coordinator.timers import ShardTimers
+from barnabas.controller.channels.broker_channels import BrokerChannels
+from barnabas.controller.channels.delivery import all_over
+from barnabas.coordinator.group.offsets.expiry import OffsetRemoval
+from barnabas.coordinator.runtime.timers import ShardTimers
 from barnabas.coordinator.transaction.shard import TransactionShard
-from barnabas.core.clock import ManualClock, SystemClock
+from barnabas.core.backoff import Backoff
+from barnabas.core.clock import SystemClock
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.core.metrics import Metrics, render_prometheus
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
+from barnabas.core.scheduler import InlineBackground
 from barnabas.core.tasks import Tasks
 from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
-from barnabas.node import key_sets, store_copies
-from barnabas.node.controller_channels import ControllerChannels
-from barnabas.node.key_sets import TokenVerifier
-from barnabas.node.runtime import LoopRunner, LoopScheduler, TimerDriver
-from barnabas.node.store_copies import following
-from barnabas.node.supervisor import Keeper
+from barnabas.node.membership import store_watcher
+from barnabas.node.membership.controller_channels import ControllerChannels
+from barnabas.node.membership.store_watcher import following
+from barnabas.node.runtime import LoopScheduler, TimerDriver
+from barnabas.node.security import jwks
+from barnabas.node.security.jwks import TokenVerifier
+from barnabas.processes.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
-from barnabas.replication.leader.isr import IsrKeeper
-from barnabas.replication.leadership import PendingIsr
+from barnabas.replication.leader.isr_changes import IsrKeeper
+from barnabas.replication.partition.leadership import PendingIsr
 from barnabas.security.credentials.delegation_token import TokenTimes, created
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.bearer_tokens import PublicKeys, TokenRules
 from barnabas.security.tls.listeners import TlsListeners
 from barnabas.storage import log_maintenance
@@ -61,12 +64,13 @@ from barnabas.storage.directory.directory_checkpoints import DirectoryCheckpoint
 from barnabas.storage.log.log import Log
 
 PERIODIC = {
-    "coordinator/group/lost_topics.py",
-    "coordinator/timers.py",
+    "coordinator/group/offsets/deleted_topics.py",
+    "coordinator/runtime/timers.py",
     "coordinator/transaction/shard.py",
     "network/server.py",
-    "node/tls_listeners.py",
-    "node/sasl_listeners.py",
+    "node/process_metrics.py",
+    "node/security/tls_listeners.py",
+    "node/security/sasl_listeners.py",
     "replication/replica_manager.py",
     "storage/cleaner/log_cleaner.py",
     "storage/log_maintenance.py",
@@ -74,7 +78,7 @@ PERIODIC = {
 
 
 class Broken(Exception):
-    """Nobody expected this."""
+    """An error of no known kind."""
 
 
 def first_time(act: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
@@ -89,7 +93,7 @@ def first_time(act: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
     return acting
 
 
-def test_whoever_asks_for_something_periodic_is_looked_at_here() -> None:
+def test_every_caller_of_a_periodic_task_is_listed_here() -> None:
     root = Path(barnabas.__file__).parent
     asking = {
         str(path.relative_to(root))
@@ -104,7 +108,7 @@ def test_whoever_asks_for_something_periodic_is_looked_at_here() -> None:
     assert asking == PERIODIC
 
 
-# Those who run it
+# --- schedulers ---
 
 
 async def test_a_run_that_fails_is_followed_by_the_next() -> None:
@@ -173,12 +177,12 @@ async def test_the_timer_is_driven_on_when_a_task_or_the_timer_itself_fails(
     driver.close()
 
 
-# Logs
+# --- logs ---
 
 
 TASKS = {
     "apply_retention": (log_maintenance, "delete_old_segments"),
-    "remove_expired_producers": (Log, "remove_expired_producers"),
+    "remove_expired_producers": (log_maintenance, "remove_expired_producers"),
     "checkpoint_recovery_points": (Log, "write_epochs_soon"),
 }
 
@@ -264,7 +268,7 @@ def test_a_log_that_cannot_be_judged_keeps_no_other_from_being_compacted(
     manager.abandon()
 
 
-# Connections, replicas, coordinators
+# --- connections, replicas, coordinators ---
 
 
 def test_a_connection_that_fails_keeps_no_other_from_its_deadline() -> None:
@@ -335,7 +339,7 @@ async def test_a_note_that_the_controller_did_not_get_is_left_again() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
     tasks = Tasks()
-    store = ZnodeIsrStore(cast("Coordination", Znodes()), clock, scheduler, LoopRunner(), tasks.start)
+    store = ZnodeIsrStore(cast("Coordination", Znodes()), clock, scheduler, tasks.start)
     store._changed.add(A)
     store.start()
     for _ in range(60):
@@ -418,7 +422,7 @@ def test_lost_topics_are_looked_for_again_when_looking_failed() -> None:
     assert not groups.shard.groups
 
 
-# What lives for as long as the broker does
+# --- parts with the lifetime of the broker ---
 
 
 async def test_an_answer_that_cannot_be_taken_leaves_the_controllers_channel_working() -> None:
@@ -438,7 +442,7 @@ async def test_an_answer_that_cannot_be_taken_leaves_the_controllers_channel_wor
     answered = first_time(lambda _: None, answers)
     for number in range(3):
         last = channels.send(2, cast("Any", number), cast("Any", int), answered)
-    await asyncio.wait_for(all_over([last], LoopRunner()), 30)
+    await asyncio.wait_for(all_over([last]), 30)
     assert answers == [0, 1, 2]
     await senders.close()
 
@@ -446,7 +450,7 @@ async def test_an_answer_that_cannot_be_taken_leaves_the_controllers_channel_wor
 async def test_a_process_that_cannot_be_looked_after_is_started_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("barnabas.node.supervisor.BACKOFF_S_MIN", 0.001)
+    monkeypatch.setattr("barnabas.processes.supervisor.RESTART_BACKOFF", Backoff(1.0, 1.0))
     launches = itertools.count()
     again = asyncio.Event()
 
@@ -507,14 +511,14 @@ def test_a_figure_that_cannot_be_read_leaves_the_others() -> None:
     assert "whole 7" in render_prometheus(metrics).splitlines()
 
 
-# Of who authenticates
+# --- authentication ---
 
 
 async def test_a_token_that_cannot_be_removed_keeps_none_of_the_others(tmp_path: Path) -> None:
     clock, removed = ManualClock(), list[str]()
     async with open_embedded(tmp_path, clock, InlineBackground()) as znodes:
         tokens = DelegationTokens(
-            znodes, clock, "secret", TokenTimes(1_000, 100), InlineBackground(), LoopRunner()
+            znodes, clock, "secret", TokenTimes(1_000, 100), InlineBackground(), Metrics()
         )
         await tokens.open(lambda: None)
         alice = KafkaPrincipal.user("alice")
@@ -575,7 +579,7 @@ async def test_everything_is_read_again_in_a_new_session() -> None:
 
 async def test_everything_is_read_again_though_no_watch_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that was lost tells nothing: rules that were taken back would be believed for ever."""
-    monkeypatch.setattr(store_copies, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(store_watcher, "LOOK_AGAIN_S", 0.01)
     copy, znodes = CopyThatFails(), SimpleNamespace(session_id=1, add_listener=lambda _: None)
     copy.reads.append(False)
     async with asyncio.timeout(20), following(cast("Coordination", znodes), copy, "something"):
@@ -590,7 +594,7 @@ async def test_keys_that_cannot_be_read_are_read_again(monkeypatch: pytest.Monke
         reads.append(url)
         raise Broken
 
-    monkeypatch.setattr(key_sets, "read_key_set", read)
+    monkeypatch.setattr(jwks, "read_key_set", read)
     verifier = TokenVerifier("file:///keys", TokenRules(), ManualClock(), work.append)
     for _ in range(2):
         verifier.refresh()

@@ -1,4 +1,4 @@
-"""What is said of a broker that does not start."""
+"""Messages of a broker that does not start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.coordination import ConnectionLoss, SessionExpired
+from barnabas.cluster.coordination.contract import ConnectionLoss, SessionExpired
 from barnabas.node.main import StartupFailed, serve_broker
 
 
@@ -26,8 +26,11 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ConnectionLoss("/consumers"), "the coordination store went out of reach while the broker started"),
-        (SessionExpired(), "the coordination store went out of reach while the broker started"),
+        (
+            ConnectionLoss("/consumers"),
+            "lost the connection to the coordination store while the broker started",
+        ),
+        (SessionExpired(), "lost the connection to the coordination store while the broker started"),
         (ConnectionLoss("no ZooKeeper answers at zk:2181"), "no ZooKeeper answers at zk:2181"),
         (OSError(), "OSError()"),
     ],

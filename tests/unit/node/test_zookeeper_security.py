@@ -1,4 +1,4 @@
-"""How a broker speaks to ZooKeeper, from its settings; what is wrong with them is said, and no secret."""
+"""Credentials and TLS for ZooKeeper. Messages about invalid settings show no secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trustme
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import InvalidConfig
-from barnabas.node.zookeeper_security import zookeeper_login, zookeeper_tls
+from barnabas.node.security.zookeeper_security import zookeeper_login, zookeeper_tls
 
 MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 CLIENT = f'KafkaServer {{ a.B required; }}; Client {{ {MODULE} username="kafka" password="s3cret"; }};'
@@ -27,7 +27,7 @@ def test_the_section_of_a_file_has_name_and_password(tmp_path: Path) -> None:
     assert login(tmp_path / "jaas", other, zookeeper_sasl_clientconfig="ZooKeeper") == ("kafka", "s3cret")
 
 
-def test_nobody_logs_in_without_a_file_or_against_the_operators_will(tmp_path: Path) -> None:
+def test_no_user_logs_in_without_a_file_or_against_the_operators_will(tmp_path: Path) -> None:
     assert zookeeper_login(BrokerConfig.load({})) is None
     assert login(tmp_path / "jaas", CLIENT, zookeeper_sasl_client="false") is None
 
@@ -36,7 +36,7 @@ def test_a_file_that_has_no_such_section_is_for_listeners_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert login(tmp_path / "jaas", "KafkaServer { a.B required; };") is None
-    assert "has no section Client: nobody logs in to ZooKeeper" in caplog.text
+    assert "has no section Client: the broker does not log in to ZooKeeper" in caplog.text
 
 
 @pytest.mark.parametrize(

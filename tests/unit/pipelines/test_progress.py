@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.pipelines.progress import Progress, progress_line, progress_of
 from barnabas.pipelines.service.checkpoints import committed_offsets
+from barnabas.pipelines.state.progress import Progress, progress_line, progress_of
 
 REPORT = {
     "batchId": 4,

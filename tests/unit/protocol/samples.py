@@ -1,7 +1,7 @@
-"""Random instances of any message, for any version, and what to compare them by.
+"""Random instances of any message in any version, and their comparison.
 
-Values sit on the edges where encodings change their shape: empty and null, 126 to 128 bytes
-(where a compact length grows to two bytes), the extremes of every integer.
+Values sit on the edges where encodings change their shape: empty and null, 126 to 128 bytes (where a compact
+length grows to two bytes), the extremes of every integer.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from kio.static.constants import EntityType
 
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey
-from barnabas.protocol.declarations import FRESH, Field, Kind
 from barnabas.protocol.messages import consumer_protocol, request_class, response_class
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import FRESH, Field, Kind
+from barnabas.protocol.schema.message import Message
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 TEXTS = ("", "a", "topic-1", "Käfer", "🐞", "x" * 126, "y" * 127, "z" * 128, "ß" * 70)

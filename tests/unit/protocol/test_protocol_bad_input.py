@@ -1,4 +1,4 @@
-"""Whatever the bytes, a decoder raises MalformedMessage or returns; it never allocates at will."""
+"""For any bytes a decoder raises MalformedMessage or returns; its allocations are bounded by the input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 
 MEMORY_PER_BYTE_MAX = 400
 """An empty struct of one byte is an object of some hundred bytes; nothing costs more."""

@@ -6,11 +6,17 @@ from struct import pack
 
 import pytest
 
+from barnabas.core.limits import STRING_BYTES_MAX
 from barnabas.core.regions import FileRegion
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, NEVER_FLEXIBLE, ApiKey
-from barnabas.protocol.declarations import Part
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.headers import (
+from barnabas.protocol.messages import request_class, response_class
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.leave_group import LeaveGroupResponse
+from barnabas.protocol.schema.declarations import Part
+from barnabas.protocol.schema.headers import (
     RequestHeader,
     encode_request,
     encode_response,
@@ -18,11 +24,6 @@ from barnabas.protocol.headers import (
     read_response_header,
     response_encoder,
 )
-from barnabas.protocol.messages import request_class, response_class
-from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.protocol.messages.leave_group import LeaveGroupResponse
 
 
 def joined(parts: list[Part]) -> bytes:
@@ -62,6 +63,13 @@ def test_a_client_id_that_is_not_utf8_is_tolerated() -> None:
     assert read_request_header(memoryview(frame)).client_id == "\ufffd\ufffd"
 
 
+def test_a_client_id_never_takes_more_bytes_than_a_string_may_have() -> None:
+    for raw in (b"\xff" * 32_767, b"\xe2\x82" * 16_383, "\ufffd".encode() * 10_922, b"ok\xf0\x9f\x98"):
+        client_id = read_request_header(memoryview(pack(">hhih", 12, 0, 7, len(raw)) + raw)).client_id
+        assert client_id is not None
+        assert len(client_id.encode()) <= STRING_BYTES_MAX
+
+
 def test_an_unknown_api_key_still_has_a_readable_header() -> None:
     frame = pack(">hhih", 999, 3, 7, 2) + b"me"
     assert read_request_header(memoryview(frame)) == RequestHeader(999, 3, 7, "me", 12)
@@ -98,7 +106,7 @@ def test_response_header_follows_the_version() -> None:
 
 
 def test_an_answer_of_another_class_is_not_written_as_this_one() -> None:
-    with pytest.raises(AssertionError, match="LeaveGroupResponse in place of HeartbeatResponse"):
+    with pytest.raises(AssertionError, match="LeaveGroupResponse instead of HeartbeatResponse"):
         response_encoder(HeartbeatResponse, 4).encode(7, LeaveGroupResponse())
 
 

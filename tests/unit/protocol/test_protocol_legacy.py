@@ -21,7 +21,6 @@ from tests.unit.protocol.samples import all_cases, all_classes, case_id, in_kio,
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey
-from barnabas.protocol.declarations import Field, Kind
 from barnabas.protocol.messages import (
     controlled_shutdown,
     leader_and_isr,
@@ -30,7 +29,8 @@ from barnabas.protocol.messages import (
     stop_replica,
     update_metadata,
 )
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Field, Kind
+from barnabas.protocol.schema.message import Message
 
 MODULES = (
     "produce",
@@ -248,7 +248,7 @@ def test_versions_that_no_library_knows_have_the_shape_of_kafkas_schemas() -> No
             assert flexible + shape(schema.fields, version) == expected, (name, version)
 
 
-def test_every_version_has_somebody_elses_opinion() -> None:
+def test_every_version_is_compared_with_another_implementation() -> None:
     known = {(cls.__name__, version) for cls, version, _ in AIOKAFKA_CASES}
     for line in Path(__file__).with_name("shapes.txt").read_text().splitlines():
         name, versions = line.split(": ", 1)[0].split(" v")

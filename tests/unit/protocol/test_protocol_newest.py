@@ -18,7 +18,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 
 TOPIC_ID = Uuid(bytes(range(1, 17)))
 

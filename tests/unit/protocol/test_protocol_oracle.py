@@ -25,8 +25,8 @@ from kio.static.constants import EntityType
 from tests.unit.protocol.samples import all_cases, case_id, in_kio, kio_name, random_message
 
 from barnabas.core.ids import ZERO_UUID
-from barnabas.protocol.declarations import FRESH
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import FRESH
+from barnabas.protocol.schema.message import Message
 
 EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
@@ -42,7 +42,7 @@ def kio_class(cls: type[Message], version: int) -> Any:
 
 
 RENAMED_SINCE_KIO = {"TxnOffsetCommitRequest.generation_id_or_member_epoch": "generation_id"}
-"""Kafka 4.4 says what the number has been since consumer groups have epochs."""
+"""Kafka 4.4 renamed the field after groups got epochs."""
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a declaration promises: constructors, defaults, versions, parts without copies, laziness."""
+"""Message declarations: constructors, defaults, versions, parts without copies, laziness."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.ids import ZERO_UUID
 from barnabas.core.regions import FileRegion
-from barnabas.protocol import codegen
-from barnabas.protocol.declarations import Part, Versions
-from barnabas.protocol.encoding import COPIED_BYTES_MAX
-from barnabas.protocol.fields import array, int16, int32, string
 from barnabas.protocol.messages import fetch, produce
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema import codegen
+from barnabas.protocol.schema.declarations import Part, Versions
+from barnabas.protocol.schema.encoding import COPIED_BYTES_MAX
+from barnabas.protocol.schema.fields import array, int16, int32, string
+from barnabas.protocol.schema.message import Message
 
 
 class Inner(Message):
@@ -162,13 +162,14 @@ def test_the_generated_code_can_be_read() -> None:
 def test_importing_one_message_imports_and_compiles_no_other() -> None:
     program = """
 import sys
-from barnabas.protocol import api_keys, headers
+from barnabas.protocol import api_keys
+from barnabas.protocol.schema import headers
 before = {name for name in sys.modules if name.startswith("barnabas.protocol.messages.")}
 from barnabas.protocol.messages.produce import ProduceRequest
 after = {name for name in sys.modules if name.startswith("barnabas.protocol.messages.")}
 assert before == set(), before
 assert after == {"barnabas.protocol.messages.produce"}, after
-assert not {"barnabas.protocol.decoding", "barnabas.protocol.encoding"} & set(sys.modules)
+assert not {"barnabas.protocol.schema.decoding", "barnabas.protocol.schema.encoding"} & set(sys.modules)
 assert not {"asyncio", "socket", "ssl"} & set(sys.modules)
 """
     source = str(Path(codegen.__file__).parents[2])

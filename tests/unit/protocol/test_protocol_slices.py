@@ -1,4 +1,4 @@
-"""Codecs that count elements and stop between them say the same as those that do not."""
+"""Bounded and sliced codecs produce the same results as plain ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from barnabas.core.limits import (
     STRING_BYTES_MAX,
     TAGGED_FIELDS_MAX,
 )
-from barnabas.protocol.declarations import Part
 from barnabas.protocol.errors import LargeMessage, MalformedMessage
-from barnabas.protocol.headers import encode_response, encode_response_in_slices, read_request_header
 from barnabas.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -31,14 +29,16 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from barnabas.protocol.primitives import unsigned_varint
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Part
+from barnabas.protocol.schema.headers import encode_response, encode_response_in_slices, read_request_header
+from barnabas.protocol.schema.message import Message
+from barnabas.protocol.schema.primitives import unsigned_varint
 
 T = TypeVar("T")
 
 
 def run(work: Generator[None, None, T]) -> tuple[T, int]:
-    """What the work returns, and how often it stopped."""
+    """Result of the work, and the number of its stops."""
     stops = 0
     while True:
         try:

@@ -3,11 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.support.manual_time import ManualClock
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.purgatory.purgatory import DelayedOperation, Purgatory
 from barnabas.purgatory.timer import Timer
+
+PURGE_INTERVAL = 1_000
 
 
 class Wait(DelayedOperation):
@@ -45,7 +47,7 @@ def timer(clock: ManualClock) -> Timer:
 
 @pytest.fixture
 def purgatory(timer: Timer) -> Purgatory:
-    return Purgatory("Fetch", timer)
+    return Purgatory("Fetch", timer, Metrics(), PURGE_INTERVAL)
 
 
 def test_an_operation_that_is_complete_at_once_is_never_watched(purgatory: Purgatory) -> None:
@@ -103,7 +105,7 @@ def test_the_timeout_completes_and_then_tells_of_the_expiration(
     assert operation.calls == ["complete", "expire"]
 
 
-def test_a_key_nobody_watches_costs_nothing_and_leaves_nothing(purgatory: Purgatory) -> None:
+def test_a_key_without_watchers_costs_nothing_and_leaves_nothing(purgatory: Purgatory) -> None:
     assert purgatory.check_and_complete("nobody") == 0
     assert len(purgatory._watchers) == 0
 
@@ -135,7 +137,7 @@ def test_completing_one_operation_may_complete_one_that_was_tried_before_it(purg
     assert len(purgatory._watchers) == 0
 
 
-def test_a_purge_while_a_key_is_checked_skips_nobody(purgatory: Purgatory) -> None:
+def test_a_purge_while_a_key_is_checked_skips_no_operation(purgatory: Purgatory) -> None:
     first, second = Wait(then=lambda: void(purgatory.purge())), Wait()
     for operation in (first, second):
         purgatory.try_complete_else_watch(operation, ["a"])
@@ -175,7 +177,7 @@ def test_a_broken_operation_harms_neither_the_caller_nor_its_neighbours(purgator
 def test_watch_lists_are_purged_when_estimate_exceeds_pending_by_more_than_the_interval(
     timer: Timer,
 ) -> None:
-    purgatory = Purgatory("Fetch", timer, purge_interval=1_000)
+    purgatory = Purgatory("Fetch", timer, Metrics(), purge_interval=1_000)
     survivor = Wait()
     purgatory.try_complete_else_watch(survivor, ["quiet"])
     for _ in range(1_001):
@@ -195,7 +197,7 @@ def test_watch_lists_are_purged_when_estimate_exceeds_pending_by_more_than_the_i
 
 
 def test_completions_without_churn_do_not_purge(timer: Timer) -> None:
-    purgatory = Purgatory("Fetch", timer, purge_interval=10)
+    purgatory = Purgatory("Fetch", timer, Metrics(), purge_interval=10)
     for _ in range(10):
         operation = Wait()
         purgatory.try_complete_else_watch(operation, ["quiet"])
@@ -206,8 +208,8 @@ def test_completions_without_churn_do_not_purge(timer: Timer) -> None:
 
 def test_purgatories_on_one_timer_count_their_own(timer: Timer) -> None:
     metrics = Metrics()
-    fetches = Purgatory("Fetch", timer, metrics=metrics)
-    produces = Purgatory("Produce", timer, metrics=metrics)
+    fetches = Purgatory("Fetch", timer, metrics, PURGE_INTERVAL)
+    produces = Purgatory("Produce", timer, metrics, PURGE_INTERVAL)
     fetches.try_complete_else_watch(Wait(), ["a"])
     produces.try_complete_else_watch(Wait(), ["a"])
     produces.try_complete_else_watch(Wait(), ["a"])

@@ -3,8 +3,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.manual_time import ManualClock
 
-from barnabas.core.clock import ManualClock
+from barnabas.core.limits import TURN_MS_MAX
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask, TimingWheel
 
@@ -196,6 +197,51 @@ def test_the_queue_holds_buckets_not_tasks(clock: ManualClock) -> None:
         timer.add(Recorder(1 + number % 8_000, [], clock))
     assert len(timer._wheel.queue) <= 60
     assert timer.pending == 5_000
+
+
+def test_a_task_that_is_always_due_runs_once_in_each_advance(clock: ManualClock) -> None:
+    timer = Timer(clock)
+    ran: list[float] = []
+
+    class Again(TimerTask):
+        def run(self) -> None:
+            ran.append(self.expiration_ms)
+            timer.add(Again(-(1 << 31)))
+
+    timer.add(Again(0))
+    assert timer.advance() == 1
+    assert timer.pending == 1
+    assert timer.next_expiry_ms() == 0
+    timer.add(Recorder(0, [], clock))
+    assert timer.advance() == 2
+    assert len(ran) == 2
+
+
+def test_a_crowd_that_is_due_together_shares_turns_of_the_loop_in_order(clock: ManualClock) -> None:
+    timer = Timer(clock)
+    order: list[int] = []
+
+    class Slow(TimerTask):
+        def __init__(self, number: int) -> None:
+            super().__init__(1)
+            self.number = number
+
+        def run(self) -> None:
+            order.append(self.number)
+            clock.advance(ms=TURN_MS_MAX / 2)
+
+    crowd = [Slow(number) for number in range(10)]
+    for task in crowd:
+        timer.add(task)
+    clock.advance(ms=1)
+    assert timer.advance() == 3
+    crowd[3].cancel()
+    timer.add(Recorder(0, [], clock))
+    assert timer.pending == 7
+    while timer.pending:
+        assert timer.next_expiry_ms() == clock.monotonic_ms()
+        assert timer.advance() <= 4
+    assert order == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from pyspark_barnabas import daemon
+from pyspark_barnabas.worker import daemon
 
 CHECK = """
 import os, sys
-from pyspark_barnabas import daemon
+from pyspark_barnabas.worker import daemon
 alone = daemon.preload()
 sys.stdout.write(f"{alone} {[name for name in daemon.NEEDED if name not in sys.modules]}")
 """
@@ -28,13 +28,15 @@ def run(program: str) -> str:
 
 
 def test_what_workers_need_is_imported_and_no_thread_is_started() -> None:
-    """Or a worker could be forked while some other thread holds a lock, which nobody would ever release."""
+    """Otherwise a worker could be forked while another thread holds a lock, which would never be released."""
     assert run(CHECK) == "True []"
 
 
 def test_a_thread_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     waiting = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
-    telling = "from pyspark_barnabas import daemon; import sys; sys.stdout.write(str(daemon.is_alone()))"
+    telling = (
+        "from pyspark_barnabas.worker import daemon; import sys; sys.stdout.write(str(daemon.is_alone()))"
+    )
     assert (run(telling), run(waiting + telling)) == ("True", "False")
     monkeypatch.setattr(daemon, "THREADS", tmp_path / "nowhere")
     assert not daemon.is_alone(), "it is not known"

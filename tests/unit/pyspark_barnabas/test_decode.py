@@ -16,11 +16,11 @@ from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import NewRecord, build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import iterate_records
-from pyspark_barnabas.columns import SPARK_TYPES
-from pyspark_barnabas.decode import Place, decode_batches
-from pyspark_barnabas.schema import arrow_schema
+from pyspark_barnabas.readers.decode import DecodeTarget, decode_batches
+from pyspark_barnabas.shared.columns import SPARK_TYPES
+from pyspark_barnabas.shared.schema import arrow_schema
 
-PLACE = Place("events", 3, tuple(SPARK_TYPES))
+TARGET = DecodeTarget("events", 3, tuple(SPARK_TYPES))
 CODECS = list(Codec)
 
 field = st.none() | st.binary(max_size=40) | st.integers(0, 3).map(lambda n: b"x" * (100**n))
@@ -49,7 +49,7 @@ def expected(data: bytes | bytearray) -> list[dict[str, object]]:
 
 
 def decoded(data: bytes | bytearray, start: int = 0, end: int = 2**62) -> list[dict[str, object]]:
-    found = decode_batches(list(iterate_batches(data)), PLACE, start, end)
+    found = decode_batches(list(iterate_batches(data)), TARGET, start, end)
     found.validate(full=True)
     at = found.schema.get_field_index("timestamp")
     rows: list[dict[str, object]] = found.set_column(
@@ -90,8 +90,8 @@ def test_a_range_is_cut_to_its_offsets() -> None:
 
 def test_the_schema_is_the_wanted_columns_in_their_order() -> None:
     data = build_batch([(b"k", b"v", (), 1)])
-    place = Place("t", 0, ("offset", "key"))
-    assert decode_batches(list(iterate_batches(data)), place).schema == arrow_schema(("offset", "key"))
+    target = DecodeTarget("t", 0, ("offset", "key"))
+    assert decode_batches(list(iterate_batches(data)), target).schema == arrow_schema(("offset", "key"))
 
 
 def test_a_header_key_that_is_not_utf_8_is_still_shown() -> None:
@@ -117,9 +117,9 @@ def test_broken_records_are_refused_exactly_when_the_oracle_refuses(
         found = [(row.offset, row.key, row.value) for row in iterate_records(RecordBatch(raw))]
     except KafkaError:
         with pytest.raises((InvalidRecord, CorruptMessage)):
-            decode_batches([RecordBatch(raw)], PLACE)
+            decode_batches([RecordBatch(raw)], TARGET)
         return
-    got = decode_batches([RecordBatch(raw)], PLACE).select(["offset", "key", "value"]).to_pylist()
+    got = decode_batches([RecordBatch(raw)], TARGET).select(["offset", "key", "value"]).to_pylist()
     # A delta that was made negative leads out of the range that is read, which begins at 0; only a batch
     # whose own range overlaps that is looked through for such records.
     inside = [tuple(row.values()) for row in got if row["offset"] >= 0]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from barnabas.records.batch import read_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import iterate_records
-from pyspark_barnabas.encode import Producer, Rows, cuts_by_size, payloads, seal, sizes
-from pyspark_barnabas.partitioner import assign, murmur2
-from pyspark_barnabas.schema import HEADERS_TYPE
+from pyspark_barnabas.produce.encode import Producer, Rows, cuts_by_size, payloads, seal, sizes
+from pyspark_barnabas.produce.partitioner import assign, murmur2
+from pyspark_barnabas.shared.schema import HEADERS_TYPE
 
 field = st.none() | st.binary(max_size=30) | st.integers(0, 3).map(lambda n: b"y" * (90**n))
 header = st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=200))
@@ -55,6 +55,25 @@ def test_batches_hold_the_rows(
         (key, value, each or []) for key, value, each in rows
     ]
     assert {record.timestamp for record in found} == {1_234}
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1 << 48), st.binary(max_size=200)), min_size=1, max_size=60),
+    st.integers(1, 5_000),
+)
+def test_records_keep_timestamps_of_their_own(rows: list[tuple[int, bytes]], batch_bytes: int) -> None:
+    times = np.array([at for at, _ in rows], np.int64)
+    columns = Rows(None, pa.array([value for _, value in rows], pa.binary()), None, times)
+    found = []
+    for payload in payloads(columns, cuts_by_size(sizes(columns), batch_bytes)):
+        batch = read_batch(
+            seal(payload, codec=Codec.NONE, timestamp_ms=7, producer=Producer(), base_sequence=-1)
+        )
+        records = list(iterate_records(batch))
+        assert batch.max_timestamp == max(record.timestamp for record in records)
+        found += records
+    assert [(record.timestamp, record.value) for record in found] == rows
 
 
 def test_rows_without_keys_and_headers_are_encoded() -> None:

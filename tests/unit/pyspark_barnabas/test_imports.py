@@ -8,6 +8,7 @@ import sys
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
+import pyspark_barnabas
 
 
 def modules_after(program: str) -> set[str]:
@@ -22,7 +23,8 @@ def modules_after(program: str) -> set[str]:
 
 def test_the_connector_brings_no_event_loop_and_nothing_of_a_broker() -> None:
     loaded = modules_after(
-        "import pyspark_barnabas.stream_reader, pyspark_barnabas.sink, pyspark_barnabas.arrange"
+        "import pyspark_barnabas.readers.stream_reader, pyspark_barnabas.writers.sink,"
+        " pyspark_barnabas.writers.repartition"
     )
     unwanted = {
         "asyncio",
@@ -33,6 +35,11 @@ def test_the_connector_brings_no_event_loop_and_nothing_of_a_broker() -> None:
 
 
 def test_a_process_that_is_asked_for_columns_imports_no_arrow() -> None:
-    """Spark has a process for each question, and every one of them imports what it takes to answer."""
+    """Spark starts a process for each planning step, and each imports what it needs."""
     asked = "from pyspark_barnabas import DefaultSource; DefaultSource({'subscribe': 't'}).schema()"
     assert {"pyarrow", "numpy", "pandas"} & modules_after(asked) == set()
+
+
+def test_every_public_name_is_found_where_the_package_says() -> None:
+    for name in pyspark_barnabas.__all__:
+        assert callable(getattr(pyspark_barnabas, name)), name

@@ -7,18 +7,18 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from barnabas.core.ids import TopicPartition
-from pyspark_barnabas.lanes import Stretch, Written
-from pyspark_barnabas.producer import Outgoing
+from pyspark_barnabas.produce.lanes import Stretch, Written
+from pyspark_barnabas.produce.producer import Outgoing
 
-PLACE = TopicPartition("topic", 0)
+TOPIC_PARTITION = TopicPartition("topic", 0)
 
 
 def noted(*acknowledged: tuple[int, int]) -> list[Stretch]:
     """What is known after acknowledgements of (offset, number of records)."""
     written = Written(7, 0)
     for base_offset, record_count in acknowledged:
-        written.note(Outgoing(PLACE, 0, bytearray(), record_count), base_offset)
-    return written.stretches[PLACE]
+        written.note(Outgoing(TOPIC_PARTITION, 0, bytearray(), record_count), base_offset)
+    return written.stretches[TOPIC_PARTITION]
 
 
 def test_batches_behind_each_other_are_one_stretch() -> None:
@@ -31,5 +31,5 @@ def test_a_batch_whose_answer_got_lost_is_acknowledged_after_its_successors() ->
     assert noted((5, 2), (20, 1), (7, 3)) == [Stretch(5, 5), Stretch(20, 1)]
 
 
-def test_a_batch_of_which_nobody_knows_where_it_is_stays_in_the_list() -> None:
+def test_a_batch_without_a_known_offset_stays_in_the_list() -> None:
     assert Stretch(-1, 2) in noted((5, 1), (-1, 2), (8, 1))

@@ -15,12 +15,12 @@ from barnabas.protocol.offset_numbers import EARLIEST, READ_COMMITTED, READ_UNCO
 from barnabas.records.batch import RecordBatch
 from barnabas.records.builder import build_batch, build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
-from pyspark_barnabas import markers
-from pyspark_barnabas.cluster import Cluster
-from pyspark_barnabas.fetch import FetchOptions, OffsetRange
-from pyspark_barnabas.markers import Decided, decide
-from pyspark_barnabas.options import OptionError
-from pyspark_barnabas.sink import TRANSACTION_TIMEOUT_MS
+from pyspark_barnabas.readers.fetch import FetchOptions, OffsetRange
+from pyspark_barnabas.shared.cluster import Cluster
+from pyspark_barnabas.shared.options import OptionError
+from pyspark_barnabas.writers.attempts import markers
+from pyspark_barnabas.writers.attempts.markers import Decided, decide
+from pyspark_barnabas.writers.sink import TRANSACTION_TIMEOUT_MS
 
 MINE, OTHER = 7, 8
 
@@ -40,7 +40,7 @@ class Topic:
         if self.stable is None:
             return {}
         end = self.stable if isolation == READ_COMMITTED else self.stable + len(self.above)
-        return {place: 0 if what == EARLIEST else end for place, what in asked.items()}
+        return {topic_partition: 0 if what == EARLIEST else end for topic_partition, what in asked.items()}
 
     def read_range(self, _: Any, wanted: OffsetRange, options: FetchOptions) -> Iterator[pa.RecordBatch]:
         assert options.isolation == READ_COMMITTED

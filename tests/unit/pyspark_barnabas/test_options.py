@@ -6,14 +6,14 @@ import pickle
 
 import pytest
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
-from pyspark_barnabas import options as parse
-from pyspark_barnabas.options import OptionError, Options
+from pyspark_barnabas.shared import options as parse
+from pyspark_barnabas.shared.options import OptionError, Options
 
 
-def test_names_are_known_whatever_their_case() -> None:
+def test_option_names_ignore_case() -> None:
     options = Options({"STARTINGOFFSETS": '{"a": {"0": 5, "1": -2}}', "subscribe": "b, a"})
     assert parse.starting(options, is_stream=True).offsets == {
         TopicPartition("a", 0): 5,

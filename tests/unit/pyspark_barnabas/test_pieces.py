@@ -7,10 +7,10 @@ import pytest
 from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
-from pyspark_barnabas import fetch
-from pyspark_barnabas.decode import Place, decode_batches
+from pyspark_barnabas.readers import fetch
+from pyspark_barnabas.readers.decode import DecodeTarget, decode_batches
 
-PLACE = Place("events", 0, ("value", "offset"))
+TARGET = DecodeTarget("events", 0, ("value", "offset"))
 BATCH_RECORDS = 100
 
 
@@ -34,7 +34,7 @@ def test_a_piece_is_about_a_megabyte_however_well_it_was_compressed(
         return decode_batches(group, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fetch, "decode_batches", counting)
-    pieces = list(fetch.decode_pieces(iter(batches(codec, 100)), PLACE, start, 9_990))
+    pieces = list(fetch.decode_pieces(iter(batches(codec, 100)), TARGET, start, 9_990))
     offsets = [offset for piece in pieces for offset in piece.column("offset").to_pylist()]
     assert offsets == list(range(start, 9_990))
     assert max(decoded_bytes) <= fetch.PIECE_BYTES + BATCH_RECORDS * 1_000

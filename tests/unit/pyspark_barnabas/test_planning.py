@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_barnabas.fetch import OffsetRange
-from pyspark_barnabas.planning import limit, plan
+from pyspark_barnabas.readers.fetch import OffsetRange
+from pyspark_barnabas.readers.planning import limit, plan
 
 ranges = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 50_000)), min_size=1, max_size=20).map(
     lambda rows: [OffsetRange("t", n, start, start + size) for n, (start, size) in enumerate(rows)]

@@ -1,4 +1,4 @@
-"""Batches on their way to leaders: none is forgotten, whatever an answer says."""
+"""Batches sent to leaders: no answer makes the sender forget one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from pyspark_barnabas.producer import BatchSender, Outgoing
+from pyspark_barnabas.produce.producer import BatchSender, Outgoing
 
-PLACES = [TopicPartition("out", number) for number in range(2)]
+TOPIC_PARTITIONS = [TopicPartition("out", number) for number in range(2)]
 
 
 class Leader:
-    """Answers for the partitions that it is told to answer for, and then for all."""
+    """Answers for the given partitions first, and then for all."""
 
     def __init__(self, *answered: list[int]) -> None:
         self.answered = deque(answered)
@@ -66,9 +66,11 @@ def test_a_partition_that_the_answer_leaves_out_is_sent_again() -> None:
     acknowledged: list[tuple[int, int]] = []
     sender = BatchSender(
         cast("Any", OneLeader(leader)),
-        acknowledged=lambda batch, offset: acknowledged.append((batch.place.partition, offset)),
+        acknowledged=lambda batch, offset: acknowledged.append((batch.topic_partition.partition, offset)),
     )
-    sender.send(Outgoing(place, 0, bytearray(b"records"), 1) for place in PLACES)
+    sender.send(
+        Outgoing(topic_partition, 0, bytearray(b"records"), 1) for topic_partition in TOPIC_PARTITIONS
+    )
     sender.flush()
     assert leader.asked == [[0, 1], [1]]
     assert acknowledged == [(0, 10), (1, 11)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from barnabas.records.builder import build_batch
-from pyspark_barnabas.fetch import DataLoss
-from pyspark_barnabas.options import OptionError, Options
-from pyspark_barnabas.segment_stream import SegmentStreamReader
-from pyspark_barnabas.segments import SegmentReader
+from pyspark_barnabas.readers.fetch import DataLoss
+from pyspark_barnabas.readers.segment_stream import SegmentStreamReader
+from pyspark_barnabas.readers.segments import SegmentReader
+from pyspark_barnabas.shared.options import OptionError, Options
 
 SEGMENT_RECORDS = 10
 
@@ -101,12 +102,31 @@ def test_what_the_manifest_does_not_speak_of_is_named(
     tmp_path: Path, asked: dict[str, str], missing: str
 ) -> None:
     exported = Exported(tmp_path, 1)
-    with pytest.raises(OptionError, match=f"does not speak of {missing};"):
+    with pytest.raises(OptionError, match=f"does not list {missing};"):
         SegmentReader(exported.options(**asked)).partitions()
-    with pytest.raises(OptionError, match=f"does not speak of {missing};"):
+    with pytest.raises(OptionError, match=f"does not list {missing};"):
         exported.stream(**asked).initialOffset()
 
 
 def test_a_stream_from_the_latest_begins_where_the_files_end(tmp_path: Path) -> None:
     exported = Exported(tmp_path, 2)
     assert exported.stream(startingOffsets="latest").initialOffset() == {"events": {"0": 20}}
+
+
+def test_an_index_with_a_changed_bit_leads_past_no_record(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, 1)
+    (row,) = exported.row["segments"]
+    file = Path(row["file"])
+    batches = [build_batch([(None, bytes(30), (), 0)], base_offset=offset) for offset in range(10)]
+    file.write_bytes(b"".join(batches))
+    row["size_bytes"] = file.stat().st_size
+    exported.write()
+    positions = [sum(map(len, batches[:offset])) for offset in range(10)]
+    content = b"".join(struct.pack(">ii", offset, positions[offset]) for offset in range(1, 10, 2))
+    reader = SegmentReader(exported.options(startingOffsets='{"events": {"0": 6}}'))
+    index = file.with_suffix(".index")
+    for bit in range(8 * len(content)):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        index.write_bytes(changed)
+        assert offsets_of(reader, reader.partitions()) == [6, 7, 8, 9], f"bit {bit}"

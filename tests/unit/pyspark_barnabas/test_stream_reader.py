@@ -9,14 +9,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import EARLIEST
-from pyspark_barnabas.fetch import DataLoss
-from pyspark_barnabas.offsets import OffsetTree
-from pyspark_barnabas.options import OptionError, Options
-from pyspark_barnabas.reader import TaskPartition
-from pyspark_barnabas.stream_reader import StreamReader
+from pyspark_barnabas.readers.batch_reader import TaskPartition
+from pyspark_barnabas.readers.fetch import DataLoss
+from pyspark_barnabas.readers.offsets import OffsetTree
+from pyspark_barnabas.readers.stream_reader import StreamReader
+from pyspark_barnabas.shared.options import OptionError, Options
+from tests.support.manual_time import ManualClock
 
 
 class Topic:
@@ -25,15 +25,23 @@ class Topic:
     def __init__(self, *ends: int) -> None:
         self.ends = list(ends)
         self.begins = 0
+        self.topic_id = "first"
         self.clock = ManualClock()
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         return {name: len(self.ends) for name in topics if self.ends}
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return {name: self.topic_id for name in topics if self.topic_id and self.ends}
+
+    def create_again(self, *ends: int) -> None:
+        self.ends = list(ends)
+        self.topic_id = "second"
+
     def list_offsets(self, asked: Mapping[TopicPartition, int], **_: object) -> dict[TopicPartition, int]:
         return {
-            place: self.begins if what == EARLIEST else self.ends[place.partition]
-            for place, what in asked.items()
+            topic_partition: self.begins if what == EARLIEST else self.ends[topic_partition.partition]
+            for topic_partition, what in asked.items()
         }
 
 
@@ -87,6 +95,104 @@ def test_little_is_waited_for_but_not_for_ever() -> None:
     assert ends(next_batch(reader, {"t": {"0": 3}})) == [13], "that is enough"
 
 
+def read(reader: StreamReader, start: OffsetTree, end: OffsetTree) -> list[tuple[int, int, int]]:
+    return [
+        (each.partition, each.start, each.end)
+        for task in reader.partitions(start, end)
+        if isinstance(task, TaskPartition)
+        for each in task.ranges
+    ]
+
+
+@pytest.mark.parametrize("records", [3, 40, 90])
+def test_a_topic_that_was_created_again_is_refused_by_name(records: int) -> None:
+    """Whether the new topic has fewer records than were read, as many, or more."""
+    topic = Topic(40)
+    reader = reader_of(topic)
+    reached = next_batch(reader, reader.initialOffset())
+    topic.create_again(records)
+    with pytest.raises(DataLoss, match=r"topic t was deleted and created again .*topic id second, was first"):
+        next_batch(reader, reached)
+    with pytest.raises(DataLoss, match="to read the new topic from its beginning"):
+        next_batch(reader_of(topic), reached)
+
+
+@pytest.mark.parametrize("records", [3, 40, 90])
+def test_a_topic_that_was_created_again_is_read_from_its_beginning_where_loss_is_accepted(
+    records: int,
+) -> None:
+    topic = Topic(40)
+    reader = reader_of(topic, failOnDataLoss="false")
+    reached = next_batch(reader, reader.initialOffset())
+    topic.create_again(records)
+    batch = next_batch(reader, reached)
+    assert ends(batch) == [records]
+    assert read(reader, reached, batch) == [(0, 0, records)]
+    assert next_batch(reader, batch) == batch, "and once only"
+
+
+def test_a_bounded_batch_of_a_topic_that_was_created_again_goes_on_inside_it() -> None:
+    topic = Topic(40)
+    reader = reader_of(topic, failOnDataLoss="false", maxOffsetsPerTrigger="5")
+    topic.create_again(8)
+    first = next_batch(reader, {"t": {"0": 40}, "@topic_ids": {"t": "first"}})
+    assert [ends(first), ends(next_batch(reader, first))] == [[5], [8]]
+
+
+def test_a_journaled_batch_of_a_topic_that_is_gone_reads_nothing_of_the_new_one() -> None:
+    topic = Topic(40)
+    reader = reader_of(topic)
+    start = reader.initialOffset()
+    end = next_batch(reader, start)
+    topic.create_again(90)
+    with pytest.raises(DataLoss, match="created again before its records were read"):
+        reader_of(topic).partitions(start, end)
+    careless = reader_of(topic, failOnDataLoss="false")
+    assert read(careless, start, end) == []
+    following = next_batch(careless, end)
+    assert read(careless, end, following) == [(0, 0, 90)]
+
+
+def test_a_checkpoint_without_topic_ids_goes_on_and_has_them_from_there_on() -> None:
+    topic = Topic(40)
+    reader = reader_of(topic)
+    batch = next_batch(reader, {"t": {"0": 30}})
+    assert read(reader, {"t": {"0": 30}}, batch) == [(0, 30, 40)]
+    topic.create_again(60)
+    with pytest.raises(DataLoss, match="created again"):
+        next_batch(reader, batch)
+
+
+@pytest.mark.parametrize(
+    ("ids", "following"), [({"@topic_ids": {"t": "first"}}, (0, 10, 15)), ({}, (0, 0, 10))]
+)
+def test_a_partition_that_ends_before_its_position_goes_on(
+    ids: dict[str, Any], following: tuple[int, int, int]
+) -> None:
+    """At its end if it is of the same topic, and was cut off; else from its beginning."""
+    topic = Topic(10)
+    start = {"t": {"0": 40}, **ids}
+    with pytest.raises(DataLoss, match="the end of t-0 moved back from 40 to 10"):
+        next_batch(reader_of(topic), start)
+    careless = reader_of(topic, failOnDataLoss="false")
+    batch = next_batch(careless, start)
+    assert ends(batch) == [10]
+    found = read(careless, start, batch)
+    topic.ends = [15]
+    found += read(careless, batch, next_batch(careless, batch))
+    assert found[0] == following
+    assert found[-1][2] == 15
+
+
+def test_a_broker_without_topic_ids_is_read_as_before() -> None:
+    topic = Topic(40)
+    topic.topic_id = ""
+    reader = reader_of(topic)
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 0}}
+    assert next_batch(reader, start) == {"t": {"0": 40}}
+
+
 def test_all_that_there_was_is_read_to_its_end_however_little_it_is() -> None:
     topic = Topic(3)
     reader = reader_of(topic, minOffsetsPerTrigger="10")
@@ -111,7 +217,7 @@ def test_a_new_partition_is_read_from_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("left", [(), (4,)])
-def test_what_is_gone_is_data_loss_unless_told_otherwise(left: tuple[int, ...]) -> None:
+def test_missing_partitions_are_data_loss_by_default(left: tuple[int, ...]) -> None:
     topic = Topic(5, 6)
     reader, careless = reader_of(topic), reader_of(topic, failOnDataLoss="false")
     reached = next_batch(reader, reader.initialOffset())

@@ -1,13 +1,14 @@
-"""Which quota counts for whom, who shares it, and what is charged."""
+"""Client quotas: precedence, sharing and charges."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import pytest
+from tests.support.manual_time import ManualClock
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.client_entities import (
+from barnabas.config.dynamic.client_entities import (
     CLIENTS,
     USERS,
     ClientEntities,
@@ -16,10 +17,8 @@ from barnabas.config.client_entities import (
     Values,
     ValuesChange,
 )
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import ThrottlingQuotaExceeded
-from barnabas.core.metrics import Metrics
-from barnabas.node.runtime import LoopRunner
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.quota import client_quotas
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.quota.keys import CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE
@@ -43,7 +42,7 @@ class Store:
 class Quotas:
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock()
-        self.clients = ClientEntities(Store(), LoopRunner())
+        self.clients = ClientEntities(Store())
         self.metrics = Metrics()
         self.quotas = ClientQuotas(self.clients, BrokerConfig.load(settings or {}), self.clock, self.metrics)
 
@@ -67,7 +66,7 @@ LEVELS = [
     (entity(client="app"), (None, "app")),
     (entity(client=None), (None, "app")),
 ]
-"""The most specific first, and who shares a meter."""
+"""Most specific first, with the sharers of each meter."""
 
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))

@@ -1,16 +1,15 @@
-"""How fast connections may be made."""
+"""Connection creation rates."""
 
 from __future__ import annotations
 
 import pytest
+from tests.support.manual_time import ManualClock
 from tests.unit.quota.test_client_quotas import Store
 
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.client_entities import IPS, ClientEntities, EntityPart
-from barnabas.core.clock import ManualClock
-from barnabas.core.host_lookup import HostLookup
+from barnabas.config.dynamic.client_entities import IPS, ClientEntities, EntityPart
+from barnabas.core.addressing.host_lookup import HostLookup
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.runtime import LoopRunner
 from barnabas.quota import connection_rates
 from barnabas.quota.connection_rates import ConnectionRates
 
@@ -19,7 +18,7 @@ class Rates:
     def __init__(self, **settings: str) -> None:
         self.clock = ManualClock()
         self.known: dict[str, str] = {}
-        self.clients = ClientEntities(Store(), LoopRunner())
+        self.clients = ClientEntities(Store())
         given = {key.replace("_", "."): value for key, value in settings.items()}
         hosts = HostLookup(self._resolve, InlineBackground())
         self.rates = ConnectionRates(self.clients, BrokerConfig.load(given), self.clock, hosts)
@@ -37,7 +36,7 @@ class Rates:
         await self.clients.change((EntityPart(IPS, address),), lambda _: values)
 
 
-def test_without_limits_nobody_waits() -> None:
+def test_without_limits_no_client_waits() -> None:
     world = Rates()
     assert [world.rates.refusal_ms("192.0.2.1") for _ in range(1_000)] == [0] * 1_000
     assert [world.pause_ms() for _ in range(1_000)] == [0] * 1_000
@@ -130,8 +129,10 @@ async def test_of_two_spellings_the_lower_limit_holds() -> None:
     assert any(world.rates.refusal_ms("::1") for _ in range(200))
 
 
-async def test_a_host_that_nobody_knows_is_told_and_limits_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_host_is_reported_and_limits_no_client(caplog: pytest.LogCaptureFixture) -> None:
     world = Rates()
     await world.limit("host.example", "1")
-    assert caplog.messages == ["the quota of host.example has no effect: nobody knows that host"]
+    assert caplog.messages == [
+        "quota of ip host.example has no effect: the host does not resolve; use an address"
+    ]
     assert [world.rates.refusal_ms("192.0.2.1") for _ in range(50)] == [0] * 50

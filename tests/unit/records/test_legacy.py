@@ -18,7 +18,6 @@ from barnabas.records.builder import build_batch, build_end_transaction_marker
 from barnabas.records.compression import Codec, compress
 from barnabas.records.legacy import (
     LegacyMessage,
-    convert_down,
     convert_up,
     iterate_any,
     iterate_message_records,
@@ -26,6 +25,7 @@ from barnabas.records.legacy import (
     magic_of,
 )
 from barnabas.records.record import EndTransactionMarker, Record, iterate_records
+from tests.support.slices import convert_down
 
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 # kafka-python wants a library for snappy, and either wants one for the LZ4 of magic 0.
@@ -129,9 +129,21 @@ def test_headers_and_control_batches_are_lost_on_the_way_down() -> None:
     assert _read(convert_down(data, 1)) == [Record(0, 5, b"k", b"v"), Record(2, 6, b"l", b"w")]
 
 
-def test_records_before_the_first_offset_are_left_out_unless_compressed() -> None:
-    assert [record.offset for record in _read(convert_down(_v2(), 1, first_offset=2))] == [2, 3]
-    assert len(_read(convert_down(_v2(Codec.GZIP), 1, first_offset=2))) == 4
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_before_the_first_offset_are_left_out(codec: Codec, magic: int) -> None:
+    down = convert_down(_v2(codec), magic, first_offset=2)
+    assert [record.offset for record in _read(down)] == [2, 3]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_a_conversion_ends_when_it_is_long_enough(codec: Codec) -> None:
+    """A consumer continues after the last message, in the middle of the batch."""
+    seen: list[int] = []
+    while len(seen) < 4:
+        down = convert_down(_v2(codec), 1, first_offset=len(seen), bytes_max=1)
+        seen += [record.offset for record in _read(down)]
+    assert seen == [0, 1, 2, 3]
 
 
 def test_zstd_cannot_be_converted_down() -> None:

@@ -227,6 +227,48 @@ def test_more_records_than_the_bytes_can_hold_are_invalid() -> None:
 # Timestamps
 
 
+def claiming(count: int, content: bytes, codec: Codec) -> bytearray:
+    """A compressed batch that claims `count` records."""
+    return assemble_batch(
+        compress(codec, content),
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=codec,
+        last_offset_delta=count - 1,
+        base_timestamp=NOW_MS,
+        max_timestamp=NOW_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=count,
+    )
+
+
+SMALLEST = bytes([12, 0, 0, 0, 1, 1, 0])
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_compressed_records_that_claim_to_be_many_are_counted(codec: Codec) -> None:
+    """Otherwise a hundred bytes could move the end of the log by two billion."""
+    good = claiming(5_000, SMALLEST * 5_000, codec)
+    assert len(good) < 5_000
+    assert validate(good).record_count == 5_000
+    for count in (5_001, 4_999):
+        with pytest.raises(InvalidRecord):
+            validate(claiming(count, SMALLEST * 5_000, codec))
+    for content in (b"not records at all", SMALLEST * 1_000):
+        with pytest.raises(InvalidRecord):
+            validate(claiming(90_000, content, codec))
+        with pytest.raises(MessageTooLarge):
+            validate(claiming((1 << 31) - 1, content, codec))
+
+
+def test_a_bomb_is_stopped_where_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.records.validation.COUNTED_BYTES_MAX", 10_000)
+    with pytest.raises(MessageTooLarge):
+        validate(claiming(5_000, SMALLEST * 5_000, Codec.ZSTD))
+
+
 def test_a_timestamp_too_far_ahead_is_invalid() -> None:
     validate(build_batch([(b"k", b"v", (), NOW_MS + HOUR_MS)]))
     with pytest.raises(InvalidTimestamp):
@@ -425,8 +467,8 @@ def test_bytes_that_do_not_inflate_are_invalid_and_not_to_be_sent_again(codec: C
 
 
 def test_a_bomb_is_stopped_where_records_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.records.validation.INFLATED_BATCH_BYTES_MAX", 1 << 20)
-    with pytest.raises(InvalidRecord, match="inflate"):
+    monkeypatch.setattr("barnabas.records.validation.INSPECTED_BYTES_MAX", 1 << 20)
+    with pytest.raises(MessageTooLarge, match="inflate"):
         validate(_claiming(Codec.ZSTD, compress(Codec.ZSTD, bytes(32 << 20))), COMPACTED)
 
 

@@ -1,4 +1,4 @@
-"""A replica manager over real logs, with a clock and a disk that move by hand."""
+"""Replica manager over real logs, with a manual clock and disk."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.clock import ManualClock
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.core.metrics import Metrics
-from barnabas.core.scheduler import Background, InlineBackground, ManualScheduler
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.scheduler import Background, InlineBackground
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.purgatory.timer import Timer
 from barnabas.records.batch import iterate_batches
-from barnabas.replication.fetching import FetchParams, PartitionFetch, PartitionRead
 from barnabas.replication.follower.connection import OpenConnection
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.leader.delayed_requests import Defer
-from barnabas.replication.leader.isr import IsrStore
-from barnabas.replication.leader.lease import LeadershipLease
-from barnabas.replication.leader.remote_replica import NO_BROKER_EPOCH
-from barnabas.replication.leadership import LeaderAndIsr
-from barnabas.replication.partition import Partition
+from barnabas.replication.leader.isr_changes import IsrStore
+from barnabas.replication.partition.fetching import FetchParams, PartitionFetch, PartitionRead
+from barnabas.replication.partition.leadership import LeaderAndIsr
+from barnabas.replication.partition.lease import LeadershipLease
+from barnabas.replication.partition.partition import Partition
+from barnabas.replication.partition.remote_replica import NO_BROKER_EPOCH
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.log.append import AppendInfo
+from barnabas.storage.files.environment import Environment, LogDirectory
+from barnabas.storage.log.parts.append import AppendInfo
 from barnabas.storage.log_manager import LogManager
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import broker_config, log_config
 from tests.unit.storage.support import NOW_MS, batch
 
@@ -40,11 +40,10 @@ ONE = TopicPartition("topic", 1)
 TOPIC_ID = Uuid(bytes(range(16)))
 
 
-class Answer:
-    """The part of a response that a delayed operation fills in."""
+class AwaitedAck(PendingAck):
+    """One append that a producer waits for; counts the responses."""
 
-    error_code = -2
-    low_watermark = -2
+    responses = 0
 
 
 class Replicas(ReplicaManager):
@@ -63,7 +62,7 @@ class Replicas(ReplicaManager):
         **config: object,
     ) -> None:
         """With a `store` it keeps the ISR there."""
-        self.config = log_config(**config)
+        self.log_config = log_config(**config)
         self.clock = ManualClock(NOW_MS)
         self.scheduler = ManualScheduler(self.clock)
         self.dead: set[BrokerId] = set()
@@ -76,11 +75,13 @@ class Replicas(ReplicaManager):
             random.Random(7),
             self.scheduler,
             background or InlineBackground(),
+            broker_config(),
         )
         logs = LogManager(
             broker_config(log_dirs=",".join(roots)),
             environment,
-            lambda _: self.config,
+            lambda _: self.log_config,
+            metrics=Metrics(),
         )
         logs.on_directory_failed.append(self._failed)
         super().__init__(
@@ -95,7 +96,7 @@ class Replicas(ReplicaManager):
             lease=None if lease is None else lease(self.clock),
             scheduler=self.scheduler,
             background=background or InlineBackground(),
-            settings=settings,
+            config=settings or broker_config(),
             defer=defer,
         )
         logs.open()
@@ -113,13 +114,13 @@ class Replicas(ReplicaManager):
         isr: Sequence[BrokerId] = (ME,),
         replicas: Sequence[BrokerId] = (ME, OTHER),
     ) -> Partition:
-        partition = self.local.get_or_create(key, TOPIC_ID, config=self.config)
+        partition = self.local.get_or_create(key, TOPIC_ID, config=self.log_config)
         state = LeaderAndIsr(self.broker_id, epoch, tuple(replicas), isr)
         self.local.elected(partition, is_new=partition.become_leader(state))
         return self.partition(*key)
 
     def order(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """What an order of the controller comes to, where nothing is deferred."""
+        """Response to a LeaderAndIsr, where nothing is deferred."""
         answers: list[LeaderAndIsrResponse] = []
         failures: list[Exception] = []
         self.become_leader_or_follower(request, answers.append, failures.append)
@@ -145,19 +146,16 @@ class Replicas(ReplicaManager):
 
     def await_ack(
         self, partition: Partition, info: AppendInfo, acks: int, timeout_ms: float = 1_000
-    ) -> Answer:
-        """The answer that fills in once the append is as safe as `acks` asks for, or time is up."""
-        answer = Answer()
-        answered: list[bool] = []
+    ) -> AwaitedAck:
+        """Wait until the append is as safe as `acks` asks, or for the timeout."""
+        ack = AwaitedAck(partition, info.last_offset + 1)
 
         def respond() -> None:
-            assert not answered, "answered twice"
-            answered.append(True)
+            assert not ack.responses, "answered twice"
+            ack.responses += 1
 
-        pending = PendingAck(partition, info.last_offset + 1, answer)
-        answer.answered = answered  # type: ignore[attr-defined]
-        self.await_acks(timeout_ms, acks, [pending], respond)
-        return answer
+        self.await_acks(timeout_ms, acks, [ack], respond)
+        return ack
 
     def ask(self, *asks: PartitionFetch, **params: int | bool) -> None:
         """Fetch; `answered` grows now or later."""
@@ -193,8 +191,8 @@ def at(
     )
 
 
-def is_answered(answer: Answer) -> bool:
-    return bool(answer.answered)  # type: ignore[attr-defined]
+def is_answered(ack: AwaitedAck) -> bool:
+    return ack.responses == 1
 
 
 def offsets_of(read: PartitionRead) -> list[tuple[int, int]]:

@@ -1,8 +1,9 @@
-"""Orders of the controller: one after the other, and others have a turn in between."""
+"""Requests of the controller: one after the other, with other work in between."""
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -24,14 +25,14 @@ from barnabas.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from barnabas.replication.controller_orders import PARTITIONS_PER_SLICE
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
 from tests.unit.replication.support import ME, ONE, TOPIC_ID, ZERO, Replicas
 
 COUNT = 2 * PARTITIONS_PER_SLICE + 1
 
 
 class Turns:
-    """What is to be done in later turns, done when the test says so."""
+    """Deferred work, done on the test's command."""
 
     def __init__(self, path: Path | str, files: Files | None = None) -> None:
         self._deferred: deque[Callable[[], None]] = deque()
@@ -89,7 +90,7 @@ def test_a_short_order_is_carried_out_at_once(tmp_path: Path) -> None:
     assert not turns.take()
 
 
-def test_the_next_order_begins_when_the_former_is_done(tmp_path: Path) -> None:
+def test_the_next_order_begins_when_the_previous_is_done(tmp_path: Path) -> None:
     turns = Turns(tmp_path)
     turns.lead(COUNT)
     turns.stop(COUNT)
@@ -135,7 +136,7 @@ def test_a_broker_that_stops_leaves_off(tmp_path: Path) -> None:
 
 
 def test_an_order_that_finds_no_file_descriptor_is_to_be_given_again() -> None:
-    """It is refused as a whole: said of a replica, the error would mean that its disk has failed."""
+    """The request is refused as a whole: for a replica, the error would mean a failed disk."""
     files = PowerCutFiles()
     turns = Turns("/disk", files)
     turns.lead(1)
@@ -160,7 +161,7 @@ def test_an_order_that_finds_no_file_descriptor_is_to_be_given_again() -> None:
 
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_a_log_that_was_begun_lies_in_no_directory_that_is_offline(is_deleted: bool) -> None:
-    """A replica that might would be told to be lost, though only a file descriptor was wanting."""
+    """Otherwise the replica would count as lost, though only a file descriptor was missing."""
     files = PowerCutFiles()
     replicas = Replicas("/a", "/b", files=files)
 
@@ -181,3 +182,47 @@ def test_a_log_that_was_begun_lies_in_no_directory_that_is_offline(is_deleted: b
         assert replicas.local.get_or_create(ZERO, TOPIC_ID, is_new=False).log.log_directory is begun
     with pytest.raises(KafkaStorageError, match="may be in a directory that is offline"):
         replicas.local.get_or_create(ONE, TOPIC_ID, is_new=False)
+
+
+@pytest.mark.parametrize("size", [1, COUNT])
+def test_an_answer_that_cannot_be_told_holds_up_no_other_order(tmp_path: Path, size: int) -> None:
+    turns = Turns(tmp_path)
+
+    def gone(_: object) -> None:
+        raise RuntimeError("the connection is gone")
+
+    turns.lead(COUNT)
+    request = StopReplicaRequest(controller_epoch=1, topic_states=[])
+    turns.replicas.stop_replicas(request, gone, turns.failures.append)
+    turns.stop(size)
+    while turns.take():
+        pass
+    assert len(turns.answers) == 2
+    assert turns.led == COUNT - size
+    turns.stop(COUNT)
+    while turns.take():
+        pass
+    assert turns.led == 0
+
+
+def test_a_repeated_order_is_one_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A controller that restarts sends every state again; a line for each would bury the rest of the log."""
+    turns = Turns(tmp_path)
+    turns.lead(COUNT)
+    while turns.take():
+        pass
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    turns.lead(COUNT + 1, controller_epoch=2)
+    while turns.take():
+        pass
+    (line,) = [each.getMessage() for each in caplog.records if "LeaderAndIsr" in each.getMessage()]
+    assert line == (
+        f"LeaderAndIsr of controller 0 (epoch 2): ignored for {COUNT} of {COUNT + 1} partitions, because its"
+        f" leader epoch is not newer than the current leader epoch: t-0, t-1, t-2 and {COUNT - 3} more"
+    )
+    assert turns.led == COUNT + 1
+    last = turns.answers[-1]
+    assert isinstance(last, LeaderAndIsrResponse)
+    codes = [each.error_code for each in last.topics[0].partition_errors]
+    assert codes == [StaleControllerEpoch.code] * COUNT + [0]

@@ -1,4 +1,4 @@
-"""What changes when a partition is led, followed, or neither; and what came too late for that."""
+"""Changes of a partition that is led, followed, or neither; and changes that come too late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from barnabas.replication.leadership import LeaderAndIsr
+from barnabas.replication.partition.leadership import LeaderAndIsr
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas, at, fetch_params, is_answered
 from tests.unit.storage.support import batch
 
@@ -117,6 +117,6 @@ def test_a_fetch_that_waited_gets_nothing_for_a_replica_that_is_none_any_more(re
     assert (read.error_code, read.records) == (NotLeaderOrFollower.code, None)
 
 
-def test_a_leader_of_an_empty_log_agrees_with_any_former_epoch(replicas: Replicas) -> None:
+def test_a_leader_of_an_empty_log_agrees_with_any_previous_epoch(replicas: Replicas) -> None:
     partition = replicas.lead(epoch=7)
     assert partition.end_offset_for_epoch(5) == (5, 0)

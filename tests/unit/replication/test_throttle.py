@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.ids import BrokerId
-from barnabas.replication.throttle import SECONDS, UNTHROTTLED, ReplicationThrottle, is_listed
+from barnabas.replication.partition.throttle import SECONDS, UNTHROTTLED, ReplicationThrottle, is_listed
+from tests.support.manual_time import ManualClock
 from tests.unit.replication.support import ME, OTHER, Replicas, at, fetch_params, offsets_of
 
 THIRD = BrokerId(3)
@@ -17,7 +17,7 @@ def test_members_of_the_isr_are_not_held(tmp_path: Path) -> None:
     replicas = Replicas(str(tmp_path), leader_replication_throttled_replicas=("*",))
     partition = replicas.lead(isr=(ME, OTHER), replicas=(ME, OTHER, THIRD))
     replicas.append(partition)
-    replicas.settings.leader_replication_throttled_rate = 1
+    replicas.config.leader_replication_throttled_rate = 1
 
     def read_by(broker_id: BrokerId) -> list[tuple[int, int]]:
         (read,) = replicas.reader.read(fetch_params(replica_id=broker_id), [at(0)])

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import ClusterAuthorizationFailed, GroupAuthorizationFailed
 from barnabas.handlers import APIS
-from barnabas.network.exchange import Exchange
+from barnabas.network.transport.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
 from barnabas.requests.access import ACCESS, check_guards, guards
@@ -20,6 +19,7 @@ from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer, AllowAll, Authorizer
 from barnabas.security.acl.bindings import AccessRule, ResourcePattern
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, OPERATIONS, Operation, Permission, ResourceType
+from tests.support.manual_time import ManualClock
 from tests.unit.handlers.support import FakePeer, Finisher
 
 WITHOUT_RIGHTS = {

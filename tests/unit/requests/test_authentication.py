@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.metrics import Metrics, render_prometheus
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.network.exchange import Exchange
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
+from barnabas.core.scheduler import InlineBackground
+from barnabas.network.transport.exchange import Exchange
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.requests.authentication import Mechanism, SaslGate
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
 from barnabas.security.sasl.plain import PlainAuthentication, PlainUsers
+from tests.support.manual_time import ManualClock, ManualScheduler
 
 API_VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA, PRODUCE = 18, 17, 36, 3, 0
 USERS = PlainUsers({"alice": "wonder", "bob": "builder"})
@@ -64,7 +64,9 @@ class Connection:
     def keep(self, frame: memoryview) -> memoryview:
         return frame
 
-    def has_company(self) -> bool:
+    def when_closed(self, action: Callable[[], None]) -> None: ...
+
+    def others_served_since_last_call(self) -> bool:
         return False
 
     def lend(self) -> None:
@@ -76,7 +78,7 @@ class Connection:
 
 
 class ByToken:
-    """Takes two steps, and what was shown ends."""
+    """Takes two steps, and its session expires."""
 
     def __init__(self, expires_ms: int | None) -> None:
         self._expires_ms = expires_ms
@@ -90,7 +92,7 @@ class ByToken:
 
 
 class Later:
-    """A background whose work is done when the test says so."""
+    """Background whose work ends when the test decides."""
 
     def __init__(self) -> None:
         self.work: list[Callable[[], None]] = []
@@ -257,7 +259,7 @@ def test_a_step_that_blocks_is_taken_elsewhere_and_nothing_else_meanwhile() -> N
 
 
 @pytest.mark.parametrize("error", [AuthenticationRefused(Reason.BAD_CREDENTIALS, "no"), RuntimeError("ours")])
-def test_a_step_that_fails_elsewhere_serves_nobody(error: Exception) -> None:
+def test_a_step_that_fails_elsewhere_serves_no_request(error: Exception) -> None:
     class Failing:
         def step(self, token: bytes) -> Done:
             raise error
@@ -287,6 +289,18 @@ def test_a_refusal_waits_and_then_closes() -> None:
     assert listener.connection.closed
     assert listener.served == []
     assert 'mechanism="PLAIN",reason="bad_credentials"} 1' in listener.failures()
+
+
+def test_a_hint_is_in_the_log_and_not_in_the_answer() -> None:
+    class Refusing:
+        def step(self, token: bytes) -> Done:
+            raise AuthenticationRefused(Reason.DOUBLED_NONCE, "invalid", "upgrade the client")
+
+    listener = Listener(delay_ms=0)
+    listener.gate.mechanisms = {"PLAIN": Mechanism(Refusing, 0)}
+    listener.shake_hands()
+    assert listener.show(GOOD).error_message == "invalid"
+    assert listener.connection.reason == "authentication by PLAIN failed: doubled_nonce: upgrade the client"
 
 
 def test_a_refused_bare_token_closes_without_an_answer() -> None:

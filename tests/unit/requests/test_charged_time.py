@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from barnabas.config.client_entities import USERS, EntityPart
-from barnabas.core.clock import ManualClock
+from barnabas.config.dynamic.client_entities import USERS, EntityPart
 from barnabas.core.errors import ClusterAuthorizationFailed
 from barnabas.core.limits import TURN_MS_MAX
-from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.metadata import MetadataResponse
+from barnabas.protocol.schema.headers import encode_request
 from barnabas.quota.keys import REQUEST_PERCENTAGE
 from barnabas.requests.context import RequestContext
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.security.acl.authorizer import AllowAll, Authorizer
+from tests.support.manual_time import ManualClock
 from tests.unit.quota.test_client_quotas import Quotas
 from tests.unit.requests.test_dispatcher_slices import Asker
 
@@ -111,6 +111,16 @@ async def test_of_a_handler_in_slices(world: World) -> None:
     assert world.metric("kafka_request_local_time_ms_sum") == pytest.approx(WORK_MS)
     turns_between = WORK_MS // int(TURN_MS_MAX)
     assert world.metric("kafka_request_remote_time_ms_sum") == pytest.approx(turns_between * OTHERS_MS)
+
+
+async def test_queue_time_is_from_arrival_to_the_handler(world: World) -> None:
+    """The request of `Asker` arrives at 0."""
+    world.clock.advance(ms=OTHERS_MS)
+    world.serve(lambda *_: MetadataResponse())
+    started_ms = world.clock.monotonic_ms()
+    await world.charged_ms()
+    assert world.metric("kafka_request_queue_time_ms_sum") == pytest.approx(started_ms)
+    assert started_ms >= OTHERS_MS
 
 
 async def test_of_slices_that_a_plain_handler_begins(world: World) -> None:

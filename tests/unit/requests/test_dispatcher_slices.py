@@ -11,16 +11,16 @@ import pytest
 
 from barnabas.core.errors import UnknownServerError
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
-from barnabas.core.metrics import Metrics
-from barnabas.network.exchange import Exchange
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.network.transport.exchange import Exchange
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
+from barnabas.protocol.schema.headers import encode_request
 from barnabas.requests.context import RequestContext
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.registry import Api, ApiTable

@@ -1,4 +1,4 @@
-"""Who leads, by whichever is newer: what this broker was ordered, or what everybody is told."""
+"""Newest leader: from this broker's LeaderAndIsr or from the metadata cache."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import cast
 
 import pytest
 
-from barnabas.core.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import NotLeaderOrFollower
+from barnabas.handlers.shared.leader_hints import add_leader_hints
 from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from barnabas.requests.context import RequestContext
-from barnabas.requests.leader_hints import add_leader_hints
+from tests.support.slices import in_one_go
 
 
 def context_with(told: tuple[int, int] | None, ordered: tuple[int, int] | None) -> RequestContext:
@@ -54,7 +55,7 @@ def test_the_newer_of_both_views_is_named(
     response = ProduceResponse(
         responses=[TopicProduceResponse(name="topic", partition_responses=[answer])], node_endpoints=[]
     )
-    add_leader_hints(response, context_with(told, ordered))
+    in_one_go(add_leader_hints(response, context_with(told, ordered)))
     hint = answer.current_leader
     assert (None if hint is None else (hint.leader_id, hint.leader_epoch)) == expected
     assert [node.node_id for node in response.node_endpoints] == ([] if expected is None else [expected[0]])

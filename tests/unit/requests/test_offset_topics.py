@@ -9,8 +9,10 @@ import pytest
 
 from barnabas.core.errors import TopicAuthorizationFailed, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.core.ids import ZERO_UUID, Uuid
+from barnabas.core.steps import Sliced
+from barnabas.handlers.shared.offset_topics import merge, sort_out
 from barnabas.requests.context import RequestContext
-from barnabas.requests.offset_topics import merge, sort_out
+from tests.support.slices import in_one_go
 
 KNOWN, HIDDEN, OTHER = (Uuid.parse(f"AAAAAAAAAAAAAAAAAAAAA{end}") for end in "Qgw")
 TOPICS = {"known": (KNOWN, 2), "hidden": (HIDDEN, 1)}
@@ -39,12 +41,14 @@ def asked_of(topic: Topic) -> tuple[str, tuple[int, ...]]:
     return topic.name, tuple(each.partition_index for each in topic.partitions)
 
 
-def refuse(topic: Topic, partitions: list[Any], code: int) -> Topic:
+def refuse(topic: Topic, partitions: list[Any], code: int) -> Sliced[Topic]:
+    yield
     return Topic(name=topic.name, topic_id=topic.topic_id, partitions=partitions, code=code)
 
 
 def sorted_out(*topics: Topic, by_id: bool = False, keeps_empty: bool = True) -> tuple[list[Any], list[Any]]:
-    valid, refused = sort_out(topics, context(), refuse, by_id=by_id, keeps_empty=keeps_empty)
+    work = sort_out(topics, context(), refuse, by_id=by_id, keeps_empty=keeps_empty)
+    valid, refused = in_one_go(work)
     return [asked_of(each) for each in valid], [(*asked_of(each), each.code) for each in refused]
 
 
@@ -77,5 +81,5 @@ def test_a_topic_of_which_nothing_is_asked(keeps_empty: bool) -> None:
 
 def test_a_topic_of_which_some_was_refused_is_answered_once() -> None:
     answered = [topic("a", 0), topic("b", 0)]
-    merge(answered, [topic("b", 1), topic("c", 2)], lambda each: each.name)
+    in_one_go(merge(answered, [topic("b", 1), topic("c", 2)], lambda each: each.name))
     assert [asked_of(each) for each in answered] == [("a", (0,)), ("b", (0, 1)), ("c", (2,))]

@@ -9,20 +9,21 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import PolicyViolation
 from barnabas.core.ids import Uuid
-from barnabas.core.metrics import Metrics
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.handlers import APIS
-from barnabas.protocol.declarations import Kind
-from barnabas.protocol.headers import encode_request, read_response_header
 from barnabas.protocol.messages import request_class, response_class
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Kind
+from barnabas.protocol.schema.headers import encode_request, read_response_header
+from barnabas.protocol.schema.message import Message
+from barnabas.requests.default_error_response import refusal
 from barnabas.requests.dispatcher import Dispatcher
-from barnabas.requests.refusals import refusal
 from barnabas.requests.registry import Api, ApiTable
 from barnabas.security.acl.authorizer import AllowAll
+from tests.support.manual_time import ManualClock
 from tests.support.settings import unlimited
+from tests.support.slices import in_one_go
 from tests.unit.requests.test_dispatcher_slices import Asker
 
 NUMBER, NAME = 7, "x"
@@ -104,6 +105,6 @@ def test_an_error_that_escapes_is_answered_in_every_version(api: Api) -> None:
 def test_what_a_refused_request_names_is_named_in_its_answer(name: str, version: int, shown: str) -> None:
     (api,) = (each for each in APIS if each.key.name == name)
     request = sample(request_class(api.key), version)
-    text = repr((api.refused or refusal)(request, PolicyViolation("no"), version))
+    text = repr(in_one_go((api.refused or refusal)(request, PolicyViolation("no"), version)))
     for each in shown.split(", "):
         assert each in text

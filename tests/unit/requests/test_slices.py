@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.limits import TURN_MS_MAX
-from barnabas.requests.slices import Slices
+from barnabas.requests.time_slicing import Slices
+from tests.support.manual_time import ManualClock
 
 
 class Loop:

@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, and what a file of users or tokens may look like."""
+"""Authentication over HTTP, and the files of users and tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.core.errors import InvalidConfig
 from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
-from barnabas.security.http_access import HttpAccess, hashed_password
+from barnabas.security.http.access import HttpAccess, hashed_password
 
 
 def basic(name: str, password: str) -> str:
@@ -53,14 +53,14 @@ def test_passwords_plain_and_hashed(users: Path) -> None:
 
 
 def test_a_pipe_is_no_file_of_users(tmp_path: Path) -> None:
-    """Nobody writes to it: whoever waited for it would wait for ever."""
+    """A pipe has no writer: a read would wait forever."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidConfig, match="not a regular file"):
         HttpAccess(tmp_path / "pipe", None)
 
 
 def test_an_unknown_user_takes_as_many_iterations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the time that an answer takes tells who there is."""
+    """Otherwise the time of an answer reveals the known users."""
     users, derive, taken = tmp_path / "users", ScramCredential.derive, list[int]()
     users.write_text(f"alice={hashed_password('hidden', 12_000)}\n")
     access = HttpAccess(users, None)
@@ -120,7 +120,7 @@ def test_a_file_is_read_again_and_a_useless_one_changes_nothing(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "names nobody"),
+        ("", "names no user"),
         ("alice=\n", "it is empty"),
         ("alice=scram-sha-256:salt=hidden\n", "it is not a SCRAM credential"),
         ("".join(f"user{number}=x\n" for number in range(1_001)), "more than 1000"),
@@ -138,7 +138,7 @@ def test_a_token_s_digest_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     for text in ("a=sha256:beef\n", "a=sha256:hidden\n"):
         path.write_text(text)
-        with pytest.raises(InvalidConfig, match="secret of a is of no use") as refused:
+        with pytest.raises(InvalidConfig, match="secret of a is unusable") as refused:
             HttpAccess(None, path)
         assert "hidden" not in refused.value.message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.core.errors import InvalidRequest
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_what_is_no_principal_is_refused(text: str) -> None:
         KafkaPrincipal.parse(text)
 
 
-def test_nobody_in_particular_has_kafkas_name() -> None:
+def test_the_anonymous_user_has_kafkas_name() -> None:
     assert str(ANONYMOUS) == "User:ANONYMOUS"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.security.secret_references import UnresolvedSecret, redact, resolve
+from barnabas.security.identity.secret_references import UnresolvedSecret, redact, resolve
 
 
 def test_references_are_resolved_wherever_they_stand(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_reference_that_leads_nowhere_is_named(reference: str) -> None:
 
 
 def test_what_is_no_file_of_secrets_is_refused(tmp_path: Path) -> None:
-    """Nobody writes to the pipe: whoever waited for it would wait for ever. And a device has no end."""
+    """A pipe has no writer: a read would wait forever. A device has no end."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * ((1 << 20) + 1))
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
@@ -50,7 +50,7 @@ def test_resolved_secrets_are_taken_out_of_a_text(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
-    """What begins as a password in a client's properties is the same when it is referred to."""
+    """A referenced password equals the same password in a client's properties."""
     file = tmp_path / "client.properties"
     file.write_text("# a comment = here\npassword = back\\\\slash\\:\\u00e9 \\\n  and on\nuser: alice\n")
     assert resolve(f"${{file:{file}:password}}") == "back\\slash:é and on"

@@ -1,4 +1,4 @@
-"""What the storage tests share: an environment that moves by hand, and batches to append."""
+"""Support for storage tests: an environment with manual time, and batches to append."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import TopicPartition
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.scheduler import InlineBackground
 from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import build_batch, build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
-from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.log.append import AppendInfo
+from barnabas.storage.files.environment import Environment, LogDirectory
+from barnabas.storage.loading.log_loader import open_log
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.log_loader import open_log
+from barnabas.storage.log.parts.append import AppendInfo
 from barnabas.storage.producers.append_checks import AppendOrigin
-from tests.support.settings import log_config
+from barnabas.storage.segment.offset_index import OffsetIndex
+from tests.support.manual_time import ManualClock, ManualScheduler
+from tests.support.settings import broker_config, log_config
 
 TOPIC = TopicPartition("topic", 0)
 NOW_MS = 1_700_000_000_000
@@ -33,7 +34,7 @@ class Bench:
         self.clock = ManualClock(NOW_MS)
         self.scheduler = ManualScheduler(self.clock)
         self.environment = Environment(
-            self.files, self.clock, random.Random(7), self.scheduler, InlineBackground()
+            self.files, self.clock, random.Random(7), self.scheduler, InlineBackground(), broker_config()
         )
         self.config = log_config(**config)
         self.log_directory = LogDirectory(root)
@@ -83,6 +84,11 @@ def produce(
 ) -> AppendInfo:
     values = [bytes(size) for _ in range(count)]
     return log.append_as_leader(batch(values, timestamp=timestamp, **fields), leader_epoch=epoch)
+
+
+def position_before(index: OffsetIndex, offset: int) -> int:
+    """Where a search for the offset begins."""
+    return index.entry_before(offset)[1]
 
 
 def end_transaction(

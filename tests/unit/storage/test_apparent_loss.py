@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.storage.log.truncation import truncate_to
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
 from tests.unit.storage.cleaner.support import compact, put, settle
 from tests.unit.storage.support import Bench, batch, offsets, read_batches
 
@@ -24,7 +24,7 @@ def compacted(files: PowerCutFiles, stays: Callable[[int], bool]) -> tuple[Bench
     settle(log)
     compact(bench, log)
     log.flush()
-    assert log.recovery_point == log.log_end_offset
+    assert log.flush_state.recovery_point == log.log_end_offset
     return bench, offsets(read_batches(log))
 
 
@@ -54,7 +54,7 @@ class Killed(BaseException):
     """Between two system calls."""
 
 
-def test_whoever_is_killed_while_it_recovers_an_empty_segment_finds_everything_next_time() -> None:
+def test_a_kill_during_the_recovery_of_an_empty_segment_loses_nothing() -> None:
     whole = PowerCutFiles(1)
     _, kept = compacted(whole, lambda number: number % 12 > 8)
     steps, is_killed = 0, True
@@ -79,7 +79,7 @@ def test_whoever_is_killed_while_it_recovers_an_empty_segment_finds_everything_n
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_an_index_that_is_written_anew_while_a_flush_ends_is_synced_by_the_next(seed: int) -> None:
+def test_an_index_that_is_rewritten_while_a_flush_ends_is_synced_by_the_next(seed: int) -> None:
     files = PowerCutFiles(seed)
     files.make_lasting_directory("/d")
     bench = Bench("/d", files, segment_bytes=300, cleanup_policy=("compact",), flush_messages=1)

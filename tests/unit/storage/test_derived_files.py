@@ -11,7 +11,6 @@ from crc32c import crc32c
 
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
-from barnabas.storage import checkpoints
 from barnabas.storage.directory.directory_properties import (
     MetaProperties,
     read_clean_shutdown,
@@ -20,14 +19,15 @@ from barnabas.storage.directory.directory_properties import (
     write_clean_shutdown,
     write_meta_properties,
 )
-from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
-from barnabas.storage.log.partition_metadata import read_topic_id
-from barnabas.storage.names import (
+from barnabas.storage.files import checkpoints
+from barnabas.storage.files.names import (
     parse_log_directory,
     parse_segment_file,
     renamed_directory,
     renamed_suffix,
 )
+from barnabas.storage.log.parts.leader_epoch_cache import LeaderEpochCache, read_leader_epochs
+from barnabas.storage.log.parts.partition_metadata import read_topic_id
 from barnabas.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
 
@@ -49,7 +49,7 @@ PRODUCERS = [
 # -- producer snapshots -----------------------------------------------------------------------
 
 
-def test_a_snapshot_gives_back_what_was_put_in() -> None:
+def test_a_snapshot_returns_the_producers_that_were_written() -> None:
     assert parse_snapshot(render_snapshot(PRODUCERS)) == PRODUCERS
     assert parse_snapshot(render_snapshot([])) == []
 

@@ -1,4 +1,4 @@
-"""Want of file descriptors, at every moment at which one is needed: who asks is refused and may ask again.
+"""Shortage of file descriptors at every open: the request is refused, and a retry succeeds.
 
 Nothing is lost by it, nothing is there twice, and no directory goes offline that could go on.
 """
@@ -14,12 +14,12 @@ from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
 from tests.unit.storage.support import batch, end_transaction, produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
 
 ZERO, ONE = partition(0), partition(1)
-NEEDS_DESCRIPTOR = frozenset({"open", "map", "list", "sync_directory"})
+NEEDS_DESCRIPTOR = frozenset({"open", "list", "sync_directory"})
 
 
 class Shortage:

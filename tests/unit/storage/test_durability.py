@@ -1,4 +1,4 @@
-"""What is acknowledged is on disk, and what the disk refuses is not acknowledged."""
+"""Durability: acknowledged records are on disk, and records that the disk refuses are not acknowledged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from barnabas.core.errors import KafkaStorageError
 from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.log import Log
-from barnabas.testing.files import PowerCutFiles
+from barnabas.storage.log.truncation import truncate_to
 from tests.support.background import ManualBackground
-from tests.unit.storage.support import Bench, produce, read_batches
+from tests.support.power_cut_files import PowerCutFiles
+from tests.support.settings import log_config
+from tests.unit.storage.support import Bench, batch, produce, read_batches
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def files() -> PowerCutFiles:
 def test_without_a_flush_interval_everything_may_be_acknowledged_at_once(files: PowerCutFiles) -> None:
     log = Bench("/disk", files).open()
     produce(log, 3)
-    assert (log.durable_end_offset, log.recovery_point) == (3, 0)
+    assert (log.durable_end_offset, log.flush_state.recovery_point) == (3, 0)
 
 
 def test_one_sync_answers_all_that_piled_up(files: PowerCutFiles) -> None:
@@ -50,7 +52,7 @@ def test_one_sync_answers_all_that_piled_up(files: PowerCutFiles) -> None:
     assert not log.flush_state.is_due
 
 
-def test_what_was_acknowledged_before_a_flush_became_due_stays_so(files: PowerCutFiles) -> None:
+def test_acknowledged_records_stay_so_when_a_flush_becomes_due(files: PowerCutFiles) -> None:
     bench = Bench("/disk", files, flush_messages=3)
     background = ManualBackground()
     log = bench.open()
@@ -65,7 +67,7 @@ def test_what_was_acknowledged_before_a_flush_became_due_stays_so(files: PowerCu
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_durable_survives_the_next_power_cut(seed: int) -> None:
+def test_durable_records_survive_the_next_power_cut(seed: int) -> None:
     files = PowerCutFiles(seed)
     files.make_lasting_directory("/disk")
     files.sync_directory("")
@@ -78,11 +80,66 @@ def test_what_is_durable_survives_the_next_power_cut(seed: int) -> None:
         produce(log, 1 + number % 3)
         if number % 4 == seed % 4 and background.waiting:
             background.run_one()
-        acknowledged = log.recovery_point
+        acknowledged = log.flush_state.recovery_point
     files.cut_power()
     again = bench.open(recovery_point=acknowledged if seed % 2 else 0)
     assert again.log_end_offset >= acknowledged
     assert all(b.is_valid_crc for b in read_batches(again))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_record_that_a_killed_broker_had_not_synced_is_synced_before_a_retry_is_acknowledged(
+    seed: int,
+) -> None:
+    """The page cache outlives the process, so the record is found again; the next power cut takes it."""
+    files = PowerCutFiles(seed)
+    files.make_lasting_directory("/disk")
+    files.sync_directory("")
+    bench = Bench("/disk", files, flush_messages=1)
+    log = bench.open()
+    produce(log)
+    log.flush_by(lambda _: None)  # the thread that syncs is not reached
+    produce(log, producer_id=5, producer_epoch=0, base_sequence=0)
+    killed_at = log.flush_state.recovery_point
+    again = bench.open(recovery_point=killed_at)
+    background = ManualBackground()
+    again.flush_by(GroupCommit(background, lambda _: None).request)
+    retry = produce(again, producer_id=5, producer_epoch=0, base_sequence=0)
+    assert retry.is_duplicate
+    assert again.durable_end_offset == killed_at, "the record is not on disk"
+    background.run_one()
+    assert again.durable_end_offset == retry.last_offset + 1
+    files.cut_power()
+    assert bench.open(recovery_point=killed_at).log_end_offset == retry.last_offset + 1
+
+
+def test_a_sync_that_a_truncation_overtook_is_repeated(files: PowerCutFiles) -> None:
+    """Its outcome is void, and no append asks for another."""
+    bench = Bench("/disk", files, flush_messages=1)
+    background = ManualBackground()
+    flushed: list[int] = []
+    log = bench.open()
+    log.flush_by(GroupCommit(background, lambda log: flushed.append(log.durable_end_offset)).request)
+    for base_offset in (0, 10, 20):
+        log.append_as_follower(batch([b"x"] * 10, base_offset=base_offset, leader_epoch=1))
+    truncate_to(log, 20)
+    while background.waiting:
+        background.run_one()
+    assert (log.log_end_offset, log.durable_end_offset) == (20, 20)
+    assert flushed[-1] == 20
+
+
+def test_a_lower_flush_messages_takes_effect_at_once(files: PowerCutFiles) -> None:
+    bench = Bench("/disk", files)
+    background = ManualBackground()
+    log = bench.open()
+    log.flush_by(GroupCommit(background, lambda _: None).request)
+    produce(log, 3)
+    log.advance_high_watermark(2)
+    log.update_config(log_config(flush_messages=1))
+    assert log.durable_end_offset == 2, "committed records stay so, the others wait for the disk"
+    background.run_one()
+    assert (log.flush_state.recovery_point, log.durable_end_offset) == (3, 3)
 
 
 def refuse(operation: str, suffix: str) -> Callable[[str, str], None]:
@@ -162,7 +219,7 @@ def test_a_flush_for_want_of_a_descriptor_is_tried_until_it_is_done(files: Power
         assert flushed == []
         bench.clock.advance(1_000)
         bench.scheduler.run_due()
-    assert (flushed, log.durable_end_offset, log.recovery_point) == ([log], 2, 2)
+    assert (flushed, log.durable_end_offset, log.flush_state.recovery_point) == ([log], 2, 2)
     assert bench.log_directory.failure is None
 
 

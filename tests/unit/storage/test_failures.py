@@ -1,4 +1,4 @@
-"""How far an error reaches, also when only what was being handled is known of it, as in compiled code."""
+"""Reach of an error, also with only a `__context__` and no `__cause__`, as in compiled code."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import errno
 import pytest
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.failures import Reach, reach_of
-from barnabas.storage.segment.batch_scan import GarbledLog
+from barnabas.storage.files.failures import GarbledLog, Reach, reach_of
 
 CASES = [
     (GarbledLog("no batch"), Reach.LOG),
@@ -19,7 +18,7 @@ CASES = [
 
 @pytest.mark.parametrize(("error", "reach"), CASES)
 @pytest.mark.parametrize("is_cause_known", [True, False])
-def test_an_error_reaches_as_far_as_what_it_was_made_from(
+def test_an_error_reaches_as_far_as_its_cause(
     error: Exception, reach: Reach, *, is_cause_known: bool
 ) -> None:
     assert reach_of(error) is reach

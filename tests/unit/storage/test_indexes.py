@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.files import RealFiles
+from barnabas.storage.files.failures import GarbledLog
 from barnabas.storage.segment import sparse_index as index_module
 from barnabas.storage.segment.batch_scan import (
     RECOVERY_CHUNK_BYTES,
-    GarbledLog,
     LegacyBatch,
     find_batch,
     iterate_headers,
@@ -24,8 +24,8 @@ from barnabas.storage.segment.offset_index import OffsetIndex
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.time_index import TimeIndex
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
-from barnabas.testing.files import PowerCutFiles
-from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
+from tests.support.power_cut_files import PowerCutFiles
+from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, position_before, produce, read_batches
 
 FILES = RealFiles()
 
@@ -44,9 +44,10 @@ def test_an_offset_index_finds_where_to_start(tmp_path: Path) -> None:
         index.append(*entry)
     for offset in range(100, 480):
         expected = max((position for last, position in entries if last <= offset), default=0)
-        assert index.position_before(offset) == expected
-    assert index.offset_after(1500) == 100 + 14
-    assert index.offset_after(49_001) is None
+        assert position_before(index, offset) == expected
+    assert index.slot_after(1500) == 1
+    assert index.at(1) == (14, 2_000)
+    assert index.slot_after(49_001) is None
 
 
 @pytest.mark.usefixtures("tail_bytes")
@@ -58,7 +59,7 @@ def test_an_offset_index_is_cut_and_goes_on(tmp_path: Path) -> None:
     index.truncate_to(10)
     assert len(index) == 9
     index.append(12, 120)
-    assert index.position_before(100) == 120
+    assert position_before(index, 100) == 120
     index.create()
     again = OffsetIndex(FILES, path, 0, file_bytes=Path(path).stat().st_size)
     assert [again.at(n) for n in range(10)] == [*[(n, 10 * n) for n in range(1, 10)], (12, 120)]
@@ -71,7 +72,8 @@ def test_a_time_index_only_ascends(tmp_path: Path) -> None:
         index.maybe_append(timestamp, offset)
     assert [index.at(n) for n in range(len(index))] == [(5, 2), (9, 10), (11, 20)]
     assert index.last() == (11, 30)
-    assert [index.offset_before(t) for t in (5, 6, 9, 10, 50)] == [10, 12, 12, 20, 30]
+    found = [index.entry_before(t) for t in (5, 6, 9, 10, 50)]
+    assert found == [None, (5, 12), (5, 12), (9, 20), (11, 30)]
     index.truncate_to(20)
     assert index.last() == (5, 12)
     index.maybe_append(8, 22)
@@ -82,10 +84,10 @@ def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "0.index"
     path.write_bytes(struct.pack(">iiii", 50, 100, 10, 20))
     with pytest.raises(CorruptIndex):
-        OffsetIndex(FILES, str(path), 0, file_bytes=16).position_before(60)
+        position_before(OffsetIndex(FILES, str(path), 0, file_bytes=16), 60)
     path.write_bytes(struct.pack(">iiii", 50, 100, 0, 0))
     with pytest.raises(CorruptIndex):
-        OffsetIndex(FILES, str(path), 0, file_bytes=16).position_before(60)
+        position_before(OffsetIndex(FILES, str(path), 0, file_bytes=16), 60)
     path.write_bytes(struct.pack(">qiqi", 50, 100, 10, 20))
     with pytest.raises(CorruptIndex):
         TimeIndex(FILES, str(path), 0, file_bytes=24).last()
@@ -254,7 +256,7 @@ def test_entries_that_were_dropped_do_not_come_back_when_replacing_the_file_is_r
     for n in range(1, 6):
         index.append(10 * n, 100 * n)
     index.create()
-    index.position_before(50)
+    position_before(index, 50)
 
     def refuse(operation: str, path: str) -> None:
         if operation == "open":

@@ -121,7 +121,7 @@ def test_a_closed_log_opens_as_it_was(tmp_path: Path) -> None:
     assert offsets(read_batches(again)) == expected
     assert again.leader_epochs.entries == [(0, 0), (1, 20), (2, 40)]
     assert again.active_producers() == producers
-    assert again.recovery_point == 60
+    assert again.flush_state.recovery_point == 60
     produce(again, producer_id=9, producer_epoch=0, base_sequence=60)
     assert offsets(read_batches(again)) == [*expected, (60, 60)]
 

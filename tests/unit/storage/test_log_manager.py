@@ -10,20 +10,21 @@ from typing import TypeVar
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import InconsistentTopicId, InvalidTopicException, KafkaStorageError
 from barnabas.core.files import Files, RealFiles
 from barnabas.core.ids import TopicPartition, Uuid
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.scheduler import InlineBackground
 from barnabas.storage import log_maintenance
-from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
-from barnabas.storage.environment import Environment, LogDirectory
-from barnabas.storage.log.append_elsewhere import append_elsewhere
+from barnabas.storage.files.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.storage.files.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
-from barnabas.storage.log.write_elsewhere import Outcome
+from barnabas.storage.log.parts.append import Outcome
+from barnabas.storage.log.threaded_append import append_elsewhere
 from barnabas.storage.log_manager import DuplicateLog, LogManager
-from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
+from tests.support.manual_time import ManualClock, ManualScheduler
+from tests.support.power_cut_files import PowerCutFiles
 from tests.support.settings import broker_config, log_config
 from tests.unit.storage.support import NOW_MS, batch, offsets, produce, read_batches
 
@@ -40,11 +41,12 @@ class Broker:
         self.clock = ManualClock(NOW_MS)
         self.failed: list[str] = []
         self.flushed: list[Log] = []
+        self.unusable: dict[str, OSError] = {}
 
     def start(self) -> LogManager:
         self.scheduler = ManualScheduler(self.clock)
         environment = Environment(
-            self.files, self.clock, random.Random(1), self.scheduler, InlineBackground()
+            self.files, self.clock, random.Random(1), self.scheduler, InlineBackground(), broker_config()
         )
         manager = LogManager(
             broker_config(
@@ -54,10 +56,11 @@ class Broker:
             ),
             environment,
             lambda _: self.config,
+            metrics=Metrics(),
         )
         manager.on_flushed.append(self.flushed.append)
         manager.on_directory_failed.append(self.note_failure)
-        manager.open()
+        manager.open(self.unusable)
         manager.start()
         return manager
 
@@ -76,6 +79,33 @@ def test_new_logs_go_where_the_fewest_are(tmp_path: Path) -> None:
     wanted = manager.get_or_create(partition(9), directory=str(tmp_path / "b"))
     assert wanted.directory == f"{tmp_path}/b/topic-9"
     assert manager.get_or_create(partition(9)) is wanted
+    manager.abandon()
+
+
+def test_a_log_that_was_opened_before_its_settings_were_known_gets_them(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path), retention_ms=1_000)
+    manager = broker.start()
+    produce(manager.get_or_create(partition(0)), 1)
+    manager.close()
+    manager = broker.start()
+    broker.config = log_config(retention_ms=-1)
+    log = manager.get_or_create(partition(0))
+    broker.clock.advance(ms=1_000_000)
+    log.advance_high_watermark(1)
+    broker.scheduler.run_due()
+    assert log.log_start_offset == 0
+    manager.abandon()
+
+
+def test_whether_retention_by_age_would_delete_something(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    manager = broker.start()
+    produce(manager.get_or_create(partition(0, "old")), 1)
+    manager.get_or_create(partition(0, "empty"))
+    broker.clock.advance(ms=10_000_000)
+    assert manager.would_delete("old", 1_000)
+    assert not manager.would_delete("old", 1_000_000_000)
+    assert not manager.would_delete("empty", 1_000)
     manager.abandon()
 
 
@@ -104,7 +134,7 @@ def test_a_clean_shutdown_needs_no_recovery(tmp_path: Path) -> None:
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     again = manager.get(partition(0))
     assert again is not None
-    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (2, 5, 5)
+    assert (again.log_start_offset, again.log_end_offset, again.flush_state.recovery_point) == (2, 5, 5)
     assert manager.high_watermarks() == {partition(0): 5}
     manager.abandon()
 
@@ -267,7 +297,7 @@ def test_a_directory_that_fails_at_the_last_write_was_not_shut_down_cleanly() ->
     assert (again.log_start_offset, again.log_end_offset) == (2, 3)
 
 
-def test_a_log_whose_directory_has_failed_is_not_made_anew_elsewhere(tmp_path: Path) -> None:
+def test_a_log_in_an_offline_directory_is_not_created_elsewhere(tmp_path: Path) -> None:
     """Though the controller calls the replica new: it does so until a reassignment is done."""
     broker = Broker(str(tmp_path / "a"), str(tmp_path / "b"))
     for each in broker.directories:
@@ -301,7 +331,7 @@ def test_a_directory_that_cannot_be_read_at_start_is_offline() -> None:
     manager = broker.start()
     assert broker.failed == ["/a"]
     assert [directory.path for directory in manager.live_directories] == ["/b"]
-    with pytest.raises(KafkaStorageError, match="none of the log directories"):
+    with pytest.raises(KafkaStorageError, match="no log directory"):
         Broker("/a", files=files).start()
 
 
@@ -310,6 +340,40 @@ def test_one_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
         (tmp_path / name / "topic-0").mkdir(parents=True)
     with pytest.raises(DuplicateLog):
         Broker(str(tmp_path / "a"), str(tmp_path / "b")).start()
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("is_same_topic", [True, False])
+def test_a_log_made_while_a_directory_is_offline_counts_when_that_is_back(
+    tmp_path: Path, is_damaged: bool, is_same_topic: bool
+) -> None:
+    """Of a replica that the controller still calls new, or of a topic that was deleted and created again."""
+    first, second = (Uuid.generate(random.Random(number)) for number in (1, 2))
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    broker = Broker(a, b)
+    manager = broker.start()
+    produce(manager.get_or_create(partition(0), first, directory=a), 5)
+    manager.close()
+    if is_damaged:
+        (tmp_path / "a" / "topic-0" / f"{0:020d}.log").write_bytes(b"\xff" * 500)
+    broker.unusable = {a: OSError(errno.EIO, "Input/output error")}
+    for _ in range(2):  # still offline at the next start
+        manager = broker.start()
+        log = manager.get_or_create(partition(0), first if is_same_topic else second)
+        assert log.directory == f"{b}/topic-0"
+        produce(log, 2)
+        manager.close()
+    broker.unusable = {}
+    for _ in range(2):
+        manager = broker.start()
+        again = manager.get(partition(0))
+        assert again is not None
+        assert (again.directory, again.log_end_offset) == (f"{b}/topic-0", 4)
+        assert manager.damaged == {}
+        manager.close()
+    (stray,) = (tmp_path / "a").glob("topic-0*")
+    assert stray.name.endswith("-stray")
+    assert not (tmp_path / "b" / "topic-0" / "made-anew").exists()
 
 
 def half_made(*directories: str) -> tuple[Broker, LogManager, PowerCutFiles]:
@@ -402,10 +466,10 @@ def test_time_passes_and_dirty_logs_are_flushed(tmp_path: Path) -> None:
     produce(log, 5)
     broker.clock.advance(6_000)
     broker.scheduler.run_due()
-    assert log.recovery_point == 0
+    assert log.flush_state.recovery_point == 0
     broker.clock.advance(6_000)
     broker.scheduler.run_due()
-    assert log.recovery_point == 5
+    assert log.flush_state.recovery_point == 5
     assert broker.flushed[-1] is log
     manager.abandon()
 
@@ -421,7 +485,7 @@ def test_checkpoints_are_written_from_time_to_time(tmp_path: Path) -> None:
     broker.scheduler.run_due()
     broker.clock.advance(60_000)
     broker.scheduler.run_due()
-    assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n1\ntopic 0 0\n", "nobody asked for a flush"
+    assert (tmp_path / RECOVERY_POINTS).read_text() == "0\n1\ntopic 0 0\n", "no flush was requested"
     assert (tmp_path / LOG_START_OFFSETS).read_text() == "0\n1\ntopic 0 4\n"
     assert (tmp_path / HIGH_WATERMARKS).read_text() == "0\n1\ntopic 0 5\n"
     assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n3 4\n"
@@ -458,9 +522,9 @@ def test_nothing_is_cut_before_its_recovery_point_is_on_disk() -> None:
     files.before = before
     with pytest.raises(KafkaStorageError):
         manager.truncate_to({partition(0): 5})
-    assert (log.log_end_offset, log.recovery_point) == (10, 10)
+    assert (log.log_end_offset, log.flush_state.recovery_point) == (10, 10)
     manager.truncate_to({partition(0): 5})
-    assert (log.log_end_offset, log.recovery_point) == (5, 5)
+    assert (log.log_end_offset, log.flush_state.recovery_point) == (5, 5)
     assert files.read(f"/disk/{RECOVERY_POINTS}") == b"0\n1\ntopic 0 5\n"
     manager.abandon()
 
@@ -478,7 +542,7 @@ def test_recovery_points_that_lie_below_are_not_written_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_cut_is_on_disk_before_something_takes_the_place_of_what_is_gone(seed: int) -> None:
+def test_a_truncation_is_on_disk_before_the_next_append(seed: int) -> None:
     files = PowerCutFiles(seed)
     broker = Broker("/disk", files=files, segment_bytes=400)
     manager = broker.start()
@@ -518,7 +582,7 @@ def test_deleted_records_do_not_come_back_with_the_names_of_their_segments(seed:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_logs_that_nobody_talks_to_have_no_file_open(tmp_path: Path, is_clean: bool) -> None:
+def test_idle_logs_have_no_file_open(tmp_path: Path, is_clean: bool) -> None:
     broker = Broker(str(tmp_path), segment_bytes=300, index_interval_bytes=0)
     manager = broker.start()
     for number in range(20):
@@ -555,7 +619,7 @@ def test_a_broker_survives_power_cuts(seed: int) -> None:
             log = manager.get_or_create(partition(number))
             for _ in range(chance.randint(0, 12)):
                 produce(log, chance.randint(1, 3))
-            synced[number] = log.recovery_point
+            synced[number] = log.flush_state.recovery_point
         if chance.random() < 0.5:
             manager.maintenance.checkpoint_recovery_points()
         if chance.random() < 0.3:
@@ -570,7 +634,7 @@ def test_a_broker_survives_power_cuts(seed: int) -> None:
 
 
 def namesake_after_a_crash(first: LogManager, broker: Broker) -> list[tuple[int, int]]:
-    """Delete the log, make and fill one of the same name, crash; what the next start still has of it."""
+    """Delete the log, create and fill one of the same name, crash; returns the log of the next start."""
     first.delete(partition(0))
     log = first.get_or_create(partition(0))
     for _ in range(2):
@@ -637,7 +701,7 @@ def broker_with_a_garbled_log(path: Path) -> Broker:
             produce(log)
     log.advance_high_watermark(3)
     manager.get_or_create(partition(0)).advance_high_watermark(3)
-    size_bytes = log.size_bytes // 3
+    size_bytes = log.segments.size_bytes // 3
     manager.get_or_create(partition(0)).maybe_increment_log_start_offset(1, "a test")
     manager.close()
     damaged = path / "topic-0"
@@ -653,7 +717,7 @@ def test_a_damaged_log_is_out_of_service_alone(tmp_path: Path, is_clean: bool) -
     broker = broker_with_a_garbled_log(tmp_path)
     if not is_clean:
         (tmp_path / ".kafka_cleanshutdown").unlink()
-        (tmp_path / "topic-0" / f"{3:020d}.log").touch()  # what is garbled is below the recovery point
+        (tmp_path / "topic-0" / f"{3:020d}.log").touch()  # the garbled batch is below the recovery point
     content = (tmp_path / "topic-0" / f"{0:020d}.log").read_bytes()
     manager = broker.start()
     assert broker.failed == []
@@ -665,7 +729,7 @@ def test_a_damaged_log_is_out_of_service_alone(tmp_path: Path, is_clean: bool) -
     assert (tmp_path / "topic-0" / f"{0:020d}.log").read_bytes() == content, "nothing is taken away"
 
 
-def test_a_damaged_log_that_was_repaired_is_what_it_was(tmp_path: Path) -> None:
+def test_a_repaired_log_is_as_it_was_before_the_damage(tmp_path: Path) -> None:
     broker = broker_with_a_garbled_log(tmp_path)
     broker.start().close()
     file = tmp_path / "topic-0" / f"{0:020d}.log"
@@ -723,7 +787,7 @@ def test_a_late_epoch_file_does_not_reach_a_namesake_of_the_log(tmp_path: Path) 
 
 
 class LaterBackground(InlineBackground):
-    """Does what was submitted when it is told to."""
+    """Background that runs submitted work on request."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -764,3 +828,31 @@ def test_the_retention_of_many_logs_takes_turns(tmp_path: Path, monkeypatch: pyt
     manager.abandon()
     broker.scheduler.run_due()
     assert len(seen) == 11, "and none after the end"
+
+
+@pytest.mark.parametrize("is_kafkas", [True, False])
+def test_gaps_between_segments_are_believed_after_a_crash_of_apache_kafka(
+    tmp_path: Path, is_kafkas: bool
+) -> None:
+    """Its followers of a compacted log roll segments behind gaps, and its indexes do not say where a segment
+    ended. Of our own segments they do: there, such a gap is a loss."""
+    broker = Broker(str(tmp_path), segment_bytes=300)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    for number in range(6):
+        log.append_as_follower(batch([bytes(200)], base_offset=10 * number))
+    assert len(log.segments) == 6
+    manager.abandon()
+    marker = tmp_path / ".barnabas_open"
+    assert marker.exists()
+    if is_kafkas:
+        marker.unlink()
+    for index in (tmp_path / "topic-0").glob("*.index"):
+        index.write_bytes(b"")  # as small segments of Apache Kafka have it
+    manager = broker.start()
+    again = manager.get(partition(0))
+    assert again is not None
+    assert again.log_end_offset == (51 if is_kafkas else 1)
+    assert marker.exists()
+    manager.close()
+    assert not marker.exists(), "another broker may be next"

@@ -1,18 +1,20 @@
-"""A log takes the place of another in one step, or not at all, whatever the disks do meanwhile."""
+"""A copy replaces its log in one step or not at all, with any failure of the disks."""
 
 from __future__ import annotations
 
 import errno
+import random
 from contextlib import suppress
 
 import pytest
 
 from barnabas.core.errors import KafkaStorageError
-from barnabas.storage.checkpoints import LOG_START_OFFSETS
+from barnabas.core.ids import Uuid
+from barnabas.storage.files.checkpoints import LOG_START_OFFSETS
+from barnabas.storage.files.names import SUPERSEDED
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.names import SUPERSEDED
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
 from tests.unit.storage.support import produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
 
@@ -42,7 +44,7 @@ def copied(manager: LogManager) -> Log:
 
 @pytest.mark.parametrize("number", range(12))
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.EIO])
-def test_what_is_written_after_a_move_that_failed_is_not_lost_to_the_copy(number: int, error: int) -> None:
+def test_appends_after_a_failed_move_are_not_lost_to_the_copy(number: int, error: int) -> None:
     files, broker = two_disks()
     manager = broker.start()
     log = copied(manager)
@@ -50,7 +52,7 @@ def test_what_is_written_after_a_move_that_failed_is_not_lost_to_the_copy(number
 
     def before(operation: str, path: str) -> None:
         nonlocal left
-        needs_descriptor = operation in {"open", "sync_directory", "list", "map"}
+        needs_descriptor = operation in {"open", "sync_directory", "list"}
         if (path.startswith(NEW) or error == errno.EMFILE) and (needs_descriptor or error == errno.EIO):
             left -= 1
             if left == -1:
@@ -81,13 +83,17 @@ def test_what_is_written_after_a_move_that_failed_is_not_lost_to_the_copy(number
     manager.abandon()
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_a_move_survives_a_power_cut_at_any_step(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("start_offset", [0, 5])
+def test_a_move_survives_a_power_cut_at_any_step(seed: int, start_offset: int) -> None:
+    """Deleted records stay deleted: the start offset inside a segment is in a checkpoint of either disk."""
     files, broker = two_disks(seed)
     manager = broker.start()
     log = copied(manager)
     log.flush()
-    steps = seed % 15
+    log.maybe_increment_log_start_offset(start_offset, "test")
+    manager.maintenance.checkpoint_log_start_offsets()
+    steps = seed % 25
 
     def before(_operation: str, _path: str) -> None:
         nonlocal steps
@@ -103,7 +109,39 @@ def test_a_move_survives_a_power_cut_at_any_step(seed: int) -> None:
     manager = broker.start()
     found = manager.get(ZERO)
     assert found is not None
-    assert [batch.base_offset for batch in read_batches(found)] == [0, 2, 4, 6]
+    assert found.log_start_offset == start_offset
+    assert [batch.base_offset for batch in read_batches(found)] == ([4, 6] if start_offset else [0, 2, 4, 6])
+    manager.abandon()
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_copy_that_could_not_be_begun_leaves_nothing_behind(step: int) -> None:
+    files, broker = two_disks()
+    manager = broker.start()
+    log = manager.get_or_create(ZERO, Uuid.generate(random.Random(1)), directory=OLD)
+    produce(log, 2)
+    log.advance_high_watermark(2)
+    log.maybe_increment_log_start_offset(1, "test")
+    left = step
+
+    def before(operation: str, path: str) -> None:
+        nonlocal left
+        if path.startswith(f"{NEW}/topic-0.") and operation in {"open", "sync_directory", "list"}:
+            left -= 1
+            if left == -1:
+                raise OSError(errno.EMFILE, "there is no descriptor")
+
+    files.before = before
+    with suppress(KafkaStorageError):
+        manager.create_future(ZERO, NEW)
+    files.before = None
+    if manager.future(ZERO) is None:
+        broker.scheduler.run_due()
+        assert [entry.name for entry in files.list(NEW) if entry.is_directory] == []
+    else:
+        assert left >= 0, "it did not fail"
+    assert broker.failed == []
+    manager.create_future(ZERO, NEW)
     manager.abandon()
 
 

@@ -1,8 +1,8 @@
 """Random lives of a log, with power cuts, against a simple model.
 
-Whatever happens: the recovered log is a prefix of what was appended, of whole and valid
+In every case the recovered log is a prefix of the appended batches, of whole and valid
 batches, with everything in it that had been synced; offsets are what they were; epochs,
-producers and aborted transactions are what the batches say.
+producers and aborted transactions agree with the batches.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from barnabas.records.batch import RecordBatch
+from barnabas.storage.files.names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.retention import delete_old_segments
-from barnabas.storage.log.time_search import offset_for_timestamp
 from barnabas.storage.log.truncation import truncate_to
-from barnabas.storage.names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
+from tests.support.slices import offset_for_timestamp
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, read_batches
 
 ROOT = "/disk"
@@ -121,7 +121,7 @@ class Life:
         self.epoch += 1
 
     def checkpoint(self) -> None:
-        self.checkpointed_recovery_point = self.log.recovery_point
+        self.checkpointed_recovery_point = self.log.flush_state.recovery_point
         self.checkpointed_start = self.log.log_start_offset
 
     def delete_records(self) -> None:
@@ -170,7 +170,7 @@ class Life:
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     def cut_power(self) -> None:
-        synced, end = self.log.recovery_point, self.log.log_end_offset
+        synced, end = self.log.flush_state.recovery_point, self.log.log_end_offset
         self.files.cut_power()
         self.log = self.bench.open(
             recovery_point=self.checkpointed_recovery_point, log_start_offset=self.checkpointed_start
@@ -236,7 +236,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_a_log_survives_whatever_happens(seed: int) -> None:
+def test_a_log_survives_random_faults(seed: int) -> None:
     life = Life(seed)
     events = life.chance.choices(list(WEIGHTS), weights=list(WEIGHTS.values()), k=120)
     for number, event in enumerate(events):
@@ -248,7 +248,7 @@ def test_a_log_survives_whatever_happens(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_log_with_gaps_survives_whatever_happens(seed: int) -> None:
+def test_a_log_with_gaps_survives_random_faults(seed: int) -> None:
     """A gap is no damage, and damage is no gap: behind a segment that lost its end nothing counts."""
     life = Life(seed, has_gaps=True)
     events = life.chance.choices(list(WEIGHTS), weights=list(WEIGHTS.values()), k=120)

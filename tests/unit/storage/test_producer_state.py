@@ -18,6 +18,7 @@ from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.producer_expiry import remove_expired_producers
 from barnabas.storage.log.truncation import truncate_to
 from barnabas.storage.producers.append_checks import AppendOrigin
 from barnabas.storage.producers.producer_entry import SEQUENCE_MAX
@@ -216,13 +217,13 @@ def test_a_guard_falls_with_a_marker_that_ends_nothing_and_with_one_of_the_leade
     assert not log.producers.waiting.stands(7, guard)
 
 
-def test_a_guard_does_not_outlive_a_truncation_nor_those_who_hold_it(log: Log) -> None:
+def test_a_guard_does_not_outlive_a_truncation_nor_its_writes(log: Log) -> None:
     transactional(log, 0)
     guard = log.producers.waiting.guard(7)
     truncate_to(log, 0)
     assert not log.producers.waiting.stands(7, guard)
     log.producers.waiting.guard(9)
-    assert not log.producers.waiting._guards, "nobody waits"
+    assert not log.producers.waiting._guards, "no write waits"
 
 
 def test_a_producer_that_had_to_wait_begins_with_its_lowest_sequence(log: Log) -> None:
@@ -239,10 +240,10 @@ def test_a_producer_that_had_to_wait_begins_with_its_lowest_sequence(log: Log) -
 
 def test_a_write_that_never_came_again_is_forgotten_in_time(log: Log) -> None:
     log.producers.await_first(7, FirstWrite(0, 0))
-    log.remove_expired_producers()
+    remove_expired_producers(log)
     with pytest.raises(OutOfOrderSequenceNumber):
         transactional(log, 1)
-    log.remove_expired_producers()
+    remove_expired_producers(log)
     transactional(log, 1)
 
 
@@ -269,8 +270,8 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open(bench: Benc
     log = bench.open()
     idempotent(log, 0, producer_id=1)
     transactional(log, 0, producer_id=2)
-    bench.clock.advance(bench.environment.settings.producer_id_expiration_ms)
-    log.remove_expired_producers()
+    bench.clock.advance(bench.environment.config.producer_id_expiration_ms)
+    remove_expired_producers(log)
     assert [entry.producer_id for entry in log.active_producers()] == [2]
 
 
@@ -280,7 +281,7 @@ def test_last_timestamp_follows_the_batches(log: Log) -> None:
     assert entry.last_timestamp == NOW_MS + 5
 
 
-def test_a_log_that_nobody_writes_transactions_to_pays_little_for_those_who_might() -> None:
+def test_a_log_without_transactions_takes_little_memory() -> None:
     """Brokers have many thousand logs, and most of them are idle."""
     count = 100
     ProducerState()

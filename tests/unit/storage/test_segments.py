@@ -33,7 +33,7 @@ def test_a_segment_is_rolled_before_it_grows_past_its_size(tmp_path: Path) -> No
     assert [segment.size_bytes for segment in log.segments] == [3 * one, 3 * one, one]
 
 
-def test_what_a_leader_wrote_is_divided_among_smaller_segments(tmp_path: Path) -> None:
+def test_batches_of_a_leader_are_divided_among_smaller_segments(tmp_path: Path) -> None:
     log = Bench(str(tmp_path), segment_bytes=500).open()
     sizes = [100, 100, 900, 100, 900, 900, 100]
     written = b"".join(
@@ -136,7 +136,7 @@ def test_a_closed_segment_has_complete_indexes_and_a_snapshot(bench: Bench) -> N
     assert bench.names()[:3] == [f"{zeros}.index", f"{zeros}.log", f"{zeros}.timeindex"]
     assert f"{3:020d}.snapshot" in bench.names()
     assert log.segments.first.time_index.last() == (NOW_MS + 2, 2)
-    assert log.recovery_point == 3
+    assert log.flush_state.recovery_point == 3
 
 
 # -- retention --------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_deleted_files_stay_for_a_while(tmp_path: Path) -> None:
     bench.clock.advance(500)
     bench.scheduler.run_due()
     assert bench.names(".deleted") == []
-    assert len(data.records.read()) == data.size_bytes, "who holds the region can still read it"
+    assert len(data.records.read()) == data.size_bytes, "a reader that holds the region can still read it"
 
 
 def test_the_log_start_offset_moves_up_to_the_high_watermark(bench: Bench) -> None:
@@ -300,7 +300,7 @@ def test_truncation_lowers_the_recovery_point(bench: Bench) -> None:
     produce(log, 5)
     log.flush()
     truncate_to(log, 5)
-    assert log.recovery_point == 5
+    assert log.flush_state.recovery_point == 5
 
 
 def test_a_flush_under_way_does_not_vouch_for_what_replaces_truncated_records(bench: Bench) -> None:
@@ -312,7 +312,7 @@ def test_a_flush_under_way_does_not_vouch_for_what_replaces_truncated_records(be
     truncate_to(log, 5)
     produce(log, 5)
     log.flush_completed(work())
-    assert log.recovery_point == 0
+    assert log.flush_state.recovery_point == 0
 
 
 def test_an_aborted_transaction_is_forgotten_with_its_marker(bench: Bench) -> None:

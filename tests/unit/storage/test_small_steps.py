@@ -8,21 +8,22 @@ import pytest
 
 from barnabas.core.errors import CorruptMessage, KafkaStorageError
 from barnabas.core.files import RealFiles
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
+from barnabas.core.scheduler import InlineBackground
 from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.directory.directory_checkpoints import CheckpointWrite
 from barnabas.storage.directory.directory_properties import CLEAN_SHUTDOWN
-from barnabas.storage.environment import LogDirectory
+from barnabas.storage.files.environment import LogDirectory
+from barnabas.storage.files.names import LOG
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.retention import delete_old_segments
-from barnabas.storage.log.time_search import max_timestamp_offset
 from barnabas.storage.log.truncation import truncate_to
-from barnabas.storage.names import LOG
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
-from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
+from tests.support.manual_time import ManualScheduler
+from tests.support.power_cut_files import PowerCutFiles
+from tests.support.slices import max_timestamp_offset
 from tests.unit.storage.cleaner.support import compact, put, settle
 from tests.unit.storage.support import NOW_MS, Bench, batch, end_transaction, produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
@@ -159,13 +160,13 @@ def test_epochs_that_begin_where_the_log_ends_are_not_taken_from_the_file(bench:
     assert bench.open(is_clean=True).leader_epochs.entries == [(0, 0)]
 
 
-def test_recovery_trusts_what_it_read_no_more_than_before(bench: Bench) -> None:
-    """What was read may be in memory alone: only a flush moves the recovery point."""
+def test_recovery_does_not_move_the_recovery_point(bench: Bench) -> None:
+    """Batches that recovery reads may be in memory only: only a flush moves the recovery point."""
     log = bench.open()
     produce(log, 4)
     log.release()
     again = bench.open(recovery_point=0)
-    assert (again.log_end_offset, again.recovery_point) == (4, 0)
+    assert (again.log_end_offset, again.flush_state.recovery_point) == (4, 0)
     assert again.plan_flush() is not None
 
 
@@ -180,7 +181,7 @@ def test_nothing_of_an_open_transaction_is_cleaned(tmp_path: Path) -> None:
     assert target.first_uncleanable_offset == log.last_stable_offset == 1
 
 
-def test_compaction_keeps_the_snapshot_at_the_start_of_what_it_wrote(tmp_path: Path) -> None:
+def test_compaction_keeps_the_snapshot_at_the_start_of_its_segment(tmp_path: Path) -> None:
     bench = Bench(str(tmp_path), segment_bytes=300, cleanup_policy=("compact",))
     log = bench.open()
     for number in range(6):
@@ -214,7 +215,7 @@ def test_producers_that_expired_while_the_broker_was_down_do_not_come_back(bench
     log = bench.open()
     produce(log, 2, producer_id=5, producer_epoch=0, base_sequence=0)
     log.close()
-    bench.clock.advance(bench.environment.settings.producer_id_expiration_ms + 1)
+    bench.clock.advance(bench.environment.config.producer_id_expiration_ms + 1)
     assert bench.open(is_clean=True).active_producers() == []
 
 
@@ -222,11 +223,11 @@ def test_an_upper_bound_is_the_first_entry_at_the_position(tmp_path: Path) -> No
     index = OffsetIndex(RealFiles(), str(tmp_path / "0.index"), 0)
     for number in (1, 2, 3):
         index.append(10 * number, 100 * number)
-    assert [index.offset_after(position) for position in (0, 100, 101, 300, 301)] == [10, 10, 20, 30, None]
+    assert [index.slot_after(position) for position in (0, 100, 101, 300, 301)] == [0, 0, 1, 2, None]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_a_clean_end_leaves_has_its_names_on_disk(seed: int) -> None:
+def test_a_clean_shutdown_leaves_file_names_on_disk(seed: int) -> None:
     files = PowerCutFiles(seed)
     files.make_lasting_directory("/disk")
     files.sync_directory("")

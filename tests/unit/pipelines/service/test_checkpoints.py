@@ -22,7 +22,7 @@ def test_generations_that_are_over_are_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["..", ".", "a/..", "../other", ""])
 def test_nothing_outside_is_removed(tmp_path: Path, name: str) -> None:
-    """Whatever name is stored: what is deleted is a directory right below that of the states."""
+    """For any stored name, only a directory right below the state location is deleted."""
     state = tmp_path / "state"
     for directory in (tmp_path / "0", state / "0", tmp_path / "other" / "0", state / "a"):
         directory.mkdir(parents=True)

@@ -25,7 +25,7 @@ class Nothing:
         return pause_ms
 
 
-async def test_following_survives_what_nobody_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_following_survives_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[Any] = [RuntimeError("a frame makes no sense"), [Change("w", is_heartbeat=True)]]
 
     async def poll(_: object) -> list[Change]:

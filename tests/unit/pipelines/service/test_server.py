@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.service.server import LoopTimers
+from barnabas.pipelines.service.http.server import LoopTimers
 
 
 async def test_a_timer_whose_task_fails_says_so_and_leaves_the_loop_alone(

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.client.steps import ClusterUnreachable
-from barnabas.core.clock import ManualClock
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.ids import TopicPartition
-from barnabas.core.scheduler import ManualScheduler
 from barnabas.pipelines.service import leadership
 from barnabas.pipelines.service.errors import ServiceError
 from barnabas.pipelines.service.leadership import SILENCE_MS
@@ -156,7 +155,7 @@ async def test_offsets_are_not_reset_under_a_pipeline_that_is_resumed(world: Wor
     world.check_agreement()
 
 
-async def test_the_last_change_in_the_topic_holds_whoever_made_it(world: World) -> None:
+async def test_the_last_change_in_the_topic_holds_from_any_service(world: World) -> None:
     ours = await world.service.create("p", CONFIG)
     theirs = Stored("p", {**CONFIG, "topic": "theirs"})
     world.store.changes = [Change("elder", name="p", stored=theirs), Change("s", name="p", stored=ours)]
@@ -240,7 +239,7 @@ async def is_leading(world: World) -> bool:
 
 @pytest.mark.parametrize("is_ours_last", [True, False])
 async def test_of_two_that_claim_at_once_one_leads(world: World, is_ours_last: bool) -> None:
-    """The last claim in the topic holds, whenever each of them is heard of."""
+    """The last claim in the topic holds, in any order of reading them."""
     await world.service.create("p", CONFIG)
     await world.follow(theirs())
     third = Change("third", claim=Claim("third", "third:1"))

@@ -4,15 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.core.clock import ManualClock
-from barnabas.core.scheduler import ManualScheduler
-from barnabas.pipelines.progress import Progress
 from barnabas.pipelines.service.metrics import render_metrics
 from barnabas.pipelines.service.store import Target
 from barnabas.pipelines.service.supervisor import Observer, State, Supervised, Supervisor, backoff_ms
 from barnabas.pipelines.spec.model import PipelineSpec, Restart
 from barnabas.pipelines.spec.validation import load_document
+from barnabas.pipelines.state.progress import Progress
 
 
 def spec_of(**more: Any) -> PipelineSpec:
@@ -111,6 +110,45 @@ def test_a_micro_batch_between_failures_makes_up_for_them(world: World) -> None:
         world.pass_time(1_000)
 
 
+def test_a_pipeline_waits_for_a_broker_for_as_long_as_it_takes(world: World) -> None:
+    world.running()
+    for attempt in range(1, 100):
+        world.supervisor.on_ended("p", attempt, "no broker answers", is_counted=False)
+        assert world.state() is State.RESTARTING
+        world.pass_time(3_000)
+        assert world.state() is State.STARTING
+    assert world.pipeline.failures == 0
+    assert world.pipeline.last_error == "no broker answers"
+    for attempt in range(100, 103):
+        world.supervisor.on_ended("p", attempt, "disk full")
+        world.pass_time(3_000)
+    assert world.state() is State.FAILED
+
+
+def test_pauses_while_a_pipeline_waits_double_as_well(world: World) -> None:
+    world.running()
+    world.supervisor.on_ended("p", 1, "no broker answers", is_counted=False)
+    world.pass_time(1_000)
+    world.supervisor.on_ended("p", 2, "no broker answers", is_counted=False)
+    world.pass_time(1_999)
+    assert world.state() is State.RESTARTING
+    world.pass_time(1)
+    assert world.state() is State.STARTING
+    assert backoff_ms(spec_of().restart, 10**6) == 3_000
+
+
+def test_a_new_generation_knows_nothing_of_the_progress_of_the_previous_one(world: World) -> None:
+    world.running()
+    world.supervisor.on_progress("p", 1, progress_of())
+    assert (world.pipeline.progress, world.pipeline.lag) == (progress_of(), 7)
+    world.supervisor.put(spec_of(), Target.STOPPED, 0)
+    world.supervisor.on_ended("p", 1, None)
+    world.supervisor.put(spec_of(), Target.STOPPED, 1)
+    again = world.supervisor.pipelines["p"]
+    assert again.progress is None
+    assert again.lag is None
+
+
 def test_a_batch_without_records_does_not_make_up_for_failures(world: World) -> None:
     world.running()
     for attempt in range(1, 4):
@@ -152,7 +190,7 @@ def test_pausing_a_pipeline_that_waits_for_its_restart_cancels_that(world: World
     assert world.state() is State.PAUSED
 
 
-def test_a_changed_spec_and_a_new_generation_are_started_anew(world: World) -> None:
+def test_a_changed_spec_and_a_new_generation_start_again(world: World) -> None:
     world.running()
     world.supervisor.put(spec_of(trigger="1 second"), Target.RUNNING, 0)
     assert world.drivers.orders[-1] == "stop p"
@@ -277,10 +315,10 @@ def test_what_cannot_succeed_is_not_tried_again(world: World) -> None:
     assert world.state() is State.STARTING
 
 
-def test_the_log_tells_how_a_pipeline_fares(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_shows_the_states_of_a_pipeline(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     world.running()
     world.supervisor.on_ended("p", 1, "the disk is full")
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert ("INFO", "p is RUNNING") in said
-    assert ("WARNING", "p is RESTARTING: the disk is full") in said
+    assert ("INFO", "pipeline p is RUNNING") in said
+    assert ("WARNING", "pipeline p is RESTARTING: the disk is full") in said

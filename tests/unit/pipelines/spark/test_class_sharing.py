@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spark import class_sharing
-from barnabas.pipelines.spark.class_sharing import archive_path, is_whole, sharing_options
+from barnabas.pipelines.spark.jvm import class_sharing
+from barnabas.pipelines.spark.jvm.class_sharing import archive_path, is_whole, sharing_options
 
 HEADER = (0xF00BABA8).to_bytes(4, sys.byteorder)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.spark.connector import client_options
+from barnabas.pipelines.spark.context.connector import client_options
 from barnabas.pipelines.spec.model import Part
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.spark.preflight import check_machine
+from barnabas.pipelines.spark.checks.preflight import check_machine
 from barnabas.pipelines.spec.problems import InvalidSpec
 from barnabas.pipelines.spec.validation import load
 from barnabas.pipelines.spec.yaml_source import read_yaml
@@ -36,7 +36,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_module_that_is_not_here_is_told_with_its_line() -> None:
+def test_a_missing_module_is_reported_with_its_line() -> None:
     (complaint,) = problems(SPEC % "no_such_module_anywhere:clean")
     assert complaint.startswith("p.yaml:4: transforms.0: there is no module 'no_such_module_anywhere' here")
     (complaint,) = problems(SPEC % "no_such_package.inside:clean")
@@ -61,7 +61,7 @@ def test_modules_that_spark_brings_along_are_left_to_it() -> None:
     assert problems(packed) == []
 
 
-def test_every_reference_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_unresolved_reference_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERE", "5")
     monkeypatch.delenv("NOT_HERE", raising=False)
     text = (
@@ -74,9 +74,9 @@ def test_every_reference_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPa
     ]
 
 
-def test_a_driver_that_is_not_installed_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_database_driver_is_reported_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "barnabas.pipelines.spark.preflight._is_installed", lambda package: package != "pg8000"
+        "barnabas.pipelines.spark.checks.preflight._is_installed", lambda package: package != "pg8000"
     )
     sink = "{type: jdbc, url: 'postgresql://db/shop', table: t, mode: insert}"
     (complaint,) = problems(f"name: p\nsource: {{type: rate}}\nsink: {sink}\n")

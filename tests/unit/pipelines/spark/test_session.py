@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from barnabas.client.security_settings import SECRETS
-from barnabas.pipelines.spark import session
+from barnabas.client.security.settings import SECRETS
+from barnabas.pipelines.spark.jvm import session
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_a_python_that_a_spec_names_is_the_workers() -> None:
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
-def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)

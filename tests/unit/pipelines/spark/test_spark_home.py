@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 import pyspark
 
-from barnabas.pipelines.spark.spark_home import unzipped_home
+from barnabas.pipelines.spark.jvm.spark_home import unzipped_home
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def told(*transforms: Any, **more: Any) -> str:
     return ""
 
 
-def test_a_slip_in_a_query_is_told_with_its_line_and_what_was_meant() -> None:
+def test_a_misspelt_column_in_a_query_is_reported_with_its_line_and_a_suggestion() -> None:
     text = """
         name: p
         source: {type: topic, topics: clicks, schema: "user STRING, page STRING"}
@@ -65,7 +65,7 @@ def test_a_slip_in_a_query_is_told_with_its_line_and_what_was_meant() -> None:
         ({"type": "MaskField", "fields": "user", "predicate": "pgae = '/'"}, "no column 'pgae'"),
     ],
 )
-def test_a_name_that_no_column_has_is_told(transform: Any, words: str) -> None:
+def test_a_name_without_a_column_is_reported(transform: Any, words: str) -> None:
     assert words in told(transform)
 
 

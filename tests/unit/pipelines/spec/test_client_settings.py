@@ -1,4 +1,4 @@
-"""Client settings in a spec: no secret in the open, no code, and credentials only where they belong."""
+"""Client settings in a spec: no secret in plain text, no code, and credentials only where they belong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spec.client_settings import client_settings_complaint
 from barnabas.pipelines.spec.model import PipelineSpec
+from barnabas.pipelines.spec.options.client_settings import client_settings_complaint
 from barnabas.pipelines.spec.own_cluster import of_properties, own_client_settings, with_client_settings
 from barnabas.pipelines.spec.problems import InvalidSpec
 from barnabas.pipelines.spec.validation import load_document
@@ -44,11 +44,11 @@ def test_references_are_taken(settings: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"sasl.jaas.config": f'{SCRAM} username="a" password="hidden";'}, "its password in the open"),
-        ({"sasl.jaas.config": f'{SCRAM} username="a" password="${{env:P}}hidden";'}, "in the open"),
+        ({"sasl.jaas.config": f'{SCRAM} username="a" password="hidden";'}, "its password in plain text"),
+        ({"sasl.jaas.config": f'{SCRAM} username="a" password="${{env:P}}hidden";'}, "in plain text"),
         ({"sasl.jaas.config": 'OAuthBearerLoginModule required clientSecret="hidden";'}, "its clientSecret"),
-        ({"kafka.ssl.keystore.password": "hidden"}, "ssl.keystore.password is a secret in the open"),
-        ({"ssl.keystore.key": "-----BEGIN hidden"}, "ssl.keystore.key is a secret in the open"),
+        ({"kafka.ssl.keystore.password": "hidden"}, "ssl.keystore.password is a secret in plain text"),
+        ({"ssl.keystore.key": "-----BEGIN hidden"}, "ssl.keystore.key is a secret in plain text"),
     ],
 )
 def test_a_secret_in_the_open_is_refused_and_not_shown(settings: dict[str, str], complaint: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipelines.spec.connect_config import spec_of_config
+from barnabas.pipelines.spec.connect.config import spec_of_config
 from barnabas.pipelines.spec.model import Tolerance
 from barnabas.pipelines.spec.problems import InvalidSpec
 
@@ -192,7 +192,7 @@ def test_a_connector_is_never_silently_another(asked: str, words: str) -> None:
         ({"pk.feilds": "id"}, "pk.feilds", "has no option"),
         ({"predicates.isOrder.type": "x.Odd"}, "predicates.isOrder.type", "there is no predicate"),
         ({"insert.mode": "replace"}, "sink.mode", "found 'replace'; expected one of upsert, insert"),
-        ({"connection.password": "hunter2"}, "sink.password", "in the open"),
+        ({"connection.password": "hunter2"}, "sink.password", "in plain text"),
     ],
 )
 def test_what_a_configuration_gets_wrong_is_named(change: dict[str, Any], option: str, words: str) -> None:
@@ -201,3 +201,27 @@ def test_what_a_configuration_gets_wrong_is_named(change: dict[str, Any], option
     (problem,) = caught.value.problems
     assert problem.option == option
     assert words in problem.message
+
+
+@pytest.mark.parametrize(("given", "envelope"), [("true", "connect"), ("false", "none"), (None, "auto")])
+def test_json_converter_reads_the_envelope_that_it_writes(given: str | None, envelope: str) -> None:
+    """Connect's default has one; records of other producers that have none are read without."""
+    config = {**JDBC_SINK, "value.converter.schemas.enable": given}
+    spec = spec_of_config("orders", {key: text for key, text in config.items() if text is not None})
+    assert spec.source["envelope"] == envelope
+    del config["value.converter"], config["value.converter.schemas.enable"]
+    assert spec_of_config("orders", config).source["envelope"] == "none"
+
+
+def test_an_envelope_is_not_written() -> None:
+    config = {
+        "connector.class": "RateSource",
+        "topic": "out",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "true",
+    }
+    with pytest.raises(InvalidSpec, match="the sink writes no envelope of schema and payload"):
+        spec_of_config("rate", config)
+    assert (
+        spec_of_config("rate", {**config, "value.converter.schemas.enable": "false"}).sink["format"] == "json"
+    )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from barnabas.pipelines.spec.catalogue import CATALOGUE
+from barnabas.pipelines.spec.options.catalogue import CATALOGUE
 from barnabas.pipelines.spec.schema import pipeline_schema, render
 
 PUBLISHED = Path(__file__).parents[4] / "docs" / "pipeline.schema.json"
@@ -21,6 +21,6 @@ def test_every_kind_of_part_is_in_the_schema() -> None:
         assert f'{{"const": "{plugin.name}"}}' in definitions
 
 
-def test_names_of_connectors_are_told_apart() -> None:
+def test_names_of_connectors_are_unique() -> None:
     names = [plugin.connect_class for role in ("source", "sink") for plugin in CATALOGUE[role].values()]
     assert len(names) == len(set(names))

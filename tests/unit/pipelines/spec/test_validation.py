@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.pipelines.spec.catalogue import CATALOGUE
 from barnabas.pipelines.spec.model import Delivery, Tolerance
+from barnabas.pipelines.spec.options.catalogue import CATALOGUE
+from barnabas.pipelines.spec.options.sections import ERRORS, RESTART, SPARK, TOP
 from barnabas.pipelines.spec.problems import InvalidSpec
-from barnabas.pipelines.spec.sections import ERRORS, RESTART, SPARK, TOP
 from barnabas.pipelines.spec.validation import load, load_document
 from barnabas.pipelines.spec.yaml_source import UnreadableSpec, read_yaml
 
@@ -68,7 +68,7 @@ def test_a_spec_survives_the_way_through_a_document() -> None:
     assert load_document(joined.to_document()) == joined
 
 
-def test_every_mistake_is_told_with_its_line_what_was_found_and_what_was_expected() -> None:
+def test_every_mistake_has_its_line_the_found_and_the_expected_value() -> None:
     found = problems(
         """
         name: a/b
@@ -102,13 +102,13 @@ def test_every_mistake_is_told_with_its_line_what_was_found_and_what_was_expecte
 
 def test_what_is_missing_is_named() -> None:
     assert problems("name: x\nsource: {type: topic, topics: a}\n") == [
-        "p.yaml:1: a pipeline needs 'sink' (a section of its own): Where they go."
+        "p.yaml:1: a pipeline needs 'sink' (a section of its own): Destination of the rows."
     ]
     (complaint,) = problems("name: x\nsource: {type: topic}\nsink: {type: console}\n")
     assert complaint.startswith("p.yaml:2: source: a topic source takes exactly one of 'topics', 'pattern'")
 
 
-def test_parts_that_do_not_go_together_are_told() -> None:
+def test_parts_that_exclude_each_other_are_reported() -> None:
     base = "name: x\nsource: {type: topic, topics: a}\n"
     (complaint,) = problems(base + "sink: {type: console}\ndelivery: exactly-once\n")
     assert complaint.startswith("p.yaml:4: delivery: sink console cannot deliver exactly once")
@@ -127,12 +127,12 @@ def test_segments_are_for_bounded_runs_with_a_manifest() -> None:
     assert problems(base % "" + "engine: segments\n") == [
         "p.yaml:2: source: engine segments needs 'manifest': the file that `barnabas log manifest` writes",
         (
-            "p.yaml:4: engine: segments reads what is in closed files and then is done; expected trigger:"
-            " available_now (afterwards, engine: auto goes on where the files end)"
+            "p.yaml:4: engine: engine segments reads closed files and then ends; expected trigger:"
+            " available_now (afterwards, engine: auto continues where the files end)"
         ),
     ]
     assert problems(base % ", manifest: m.json" + "engine: auto\n") == [
-        "p.yaml:2: source.manifest: a manifest is read by engine: segments alone"
+        "p.yaml:2: source.manifest: only engine: segments reads a manifest"
     ]
     assert problems(
         "name: x\nsource: {type: rate}\nsink: {type: console}\nengine: segments\ntrigger: once\n"
@@ -192,7 +192,7 @@ def documents_with_slips() -> Iterator[dict[str, object]]:
                 yield {**whole, "transforms": [{"type": plugin.name, row.name: slip}]}
 
 
-def test_a_value_of_any_shape_anywhere_is_taken_or_told() -> None:
+def test_a_value_of_any_shape_anywhere_is_accepted_or_reported() -> None:
     for document in documents_with_slips():
         try:
             with suppress(InvalidSpec):
@@ -253,11 +253,31 @@ def test_schemas_of_all_shapes_pass() -> None:
     )
 
 
-def test_yaml_that_is_none_and_keys_that_repeat_are_told_with_their_line() -> None:
+def test_invalid_yaml_and_duplicate_keys_are_reported_with_their_line() -> None:
     with pytest.raises(UnreadableSpec, match=r"p\.yaml:3: not YAML"):
         read_yaml("name: x\nsource: [\n", "p.yaml")
-    with pytest.raises(UnreadableSpec, match=r"p\.yaml:2: 'name' stands here a second time"):
+    with pytest.raises(UnreadableSpec, match=r"p\.yaml:2: duplicate key 'name'"):
         read_yaml("name: x\nname: y\n", "p.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: \0",
+        "a: &x [1, *x]\n",
+        "[" * 5_000,
+        "at: 2001-99-99",
+        "a: &a [1,1,1,1,1,1,1,1]\n"
+        + "".join(
+            f"{new}: &{new} [{','.join([f'*{old}'] * 8)}]\n"
+            for old, new in zip("abcdef", "bcdefg", strict=True)
+        ),
+    ],
+    ids=["character", "alias of itself", "depth", "date", "aliases of aliases"],
+)
+def test_any_text_is_a_document_or_a_complaint(text: str) -> None:
+    with pytest.raises(UnreadableSpec, match=r"p\.yaml"):
+        read_yaml(text, "p.yaml")
 
 
 def test_judging_a_spec_imports_no_spark() -> None:
@@ -305,7 +325,7 @@ def test_a_command_answers_a_mistake_with_none_of_the_heavy_packages(command: st
         ({"Fliter": "x"}, "did you mean 'Filter'?"),
     ],
 )
-def test_a_slip_in_a_transform_is_heard_of_without_spark(
+def test_a_mistake_in_a_transform_is_reported_without_spark(
     transform: dict[str, object], complaint: str
 ) -> None:
     document = {
@@ -378,7 +398,7 @@ def test_texts_of_the_right_form_pass(option: dict[str, object]) -> None:
     load_document({"name": "p", "source": source, "sink": {"type": "console"}})
 
 
-def test_topics_that_cannot_be_or_lead_back_are_told() -> None:
+def test_invalid_topics_and_cycles_are_reported() -> None:
     source = {"type": "topic", "topics": ["a", "no good"], "format": "text"}
     with pytest.raises(InvalidSpec, match="topic name 'no good' has characters other than"):
         load_document({"name": "p", "source": source, "sink": {"type": "console"}})
@@ -403,7 +423,7 @@ def test_the_masters_that_spark_knows_pass(master: str) -> None:
     assert load_document(with_master(master)).spark.master == master
 
 
-def test_a_master_that_spark_does_not_know_is_told() -> None:
+def test_an_unknown_master_is_reported() -> None:
     with pytest.raises(InvalidSpec, match=re.escape("found 'locl[2]'; expected local[*]")):
         load_document(with_master("locl[2]"))
 
@@ -417,7 +437,7 @@ def with_master(master: str) -> dict[str, object]:
     }
 
 
-def test_every_bad_type_of_a_schema_is_told_at_once() -> None:
+def test_all_invalid_types_of_a_schema_are_reported_at_once() -> None:
     (line,) = problems(USEFUL.replace("user STRING, url STRING", "user STIRNG, url STRUCT<a INTT, b STRING>"))
     assert line == (
         "p.yaml:6: source.schema: column user: 'STIRNG' is not a type; did you mean STRING?;"
@@ -445,5 +465,17 @@ def test_only_postgresql_is_taken_for_a_database() -> None:
     (line,) = problems(USEFUL.replace("type: files\n      path: lake/clicks", sink))
     assert line == (
         "p.yaml:11: sink.url: found 'mysql://…'; expected postgresql://host:port/database:"
-        " only PostgreSQL is spoken here"
+        " only PostgreSQL is supported"
     )
+
+
+@pytest.mark.parametrize("host", ["db", "${env:HOST}"])
+@pytest.mark.parametrize("part", ["source", "sink"])
+def test_a_password_in_an_address_is_refused_and_not_shown(host: str, part: str) -> None:
+    topic = {"type": "topic", "topics": "s"} if part == "sink" else {"type": "topic", "topic": "s"}
+    jdbc = {"type": "jdbc", "url": f"postgresql://shop:hunter2@{host}/shop", "table": "t"}
+    jdbc |= {"mode": "insert"} if part == "sink" else {"column": "id"}
+    parts = {"source": topic, "sink": jdbc} if part == "sink" else {"source": jdbc, "sink": topic}
+    with pytest.raises(InvalidSpec, match="found a password in plain text in the address") as caught:
+        load_document({"name": "p", **parts})
+    assert "hunter2" not in str(caught.value)

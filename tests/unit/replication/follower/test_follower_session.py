@@ -1,4 +1,4 @@
-"""What a follower says to its leader: everything once, then only what changed."""
+"""Follower's fetch session: everything once, then only what changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.core.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest
 from barnabas.replication.follower.fetch_session import FollowerSession
 from barnabas.replication.follower.followed_partition import FollowedPartition
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.partition import Partition
 from tests.unit.replication.support import ONE, TOPIC_ID, ZERO, Replicas
 
 
@@ -48,6 +48,20 @@ def test_a_session_opens_in_full_and_goes_on_with_changes(replicas: Replicas) ->
     assert partitions_of(request_of(session)) == [1]
 
 
+def test_a_busy_partition_goes_to_the_end_where_the_leader_keeps_no_session(replicas: Replicas) -> None:
+    """A leader fills an answer in the order of the request, up to `replica.fetch.response.max.bytes`."""
+    session = FollowerSession()
+    other = TopicPartition("other", 0)
+    busy = followed(replicas)
+    for each in (busy, followed(replicas, ONE), followed(replicas, other, Uuid(bytes(16)[:-1] + b"1"))):
+        session.want(each)
+    request_of(session)
+    session.answered(0)
+    session.want(busy)
+    order = [(each.topic, part.partition) for each in request_of(session).topics for part in each.partitions]
+    assert order == [ONE, other, ZERO]
+
+
 def test_a_partition_that_is_left_is_forgotten_once(replicas: Replicas) -> None:
     session = FollowerSession()
     session.want(followed(replicas))
@@ -74,7 +88,7 @@ def test_a_partition_that_comes_back_at_once_is_not_forgotten(replicas: Replicas
     assert (partitions_of(request), request.forgotten_topics_data) == ([0], [])
 
 
-def test_a_topic_made_anew_is_another_topic(replicas: Replicas) -> None:
+def test_a_topic_made_again_is_another_topic(replicas: Replicas) -> None:
     session = FollowerSession()
     session.want(followed(replicas))
     request_of(session)
@@ -87,7 +101,7 @@ def test_a_topic_made_anew_is_another_topic(replicas: Replicas) -> None:
     assert [topic.topic_id for topic in request.forgotten_topics_data] == [TOPIC_ID]
 
 
-def test_an_answer_to_an_earlier_question_is_for_nobody(replicas: Replicas) -> None:
+def test_an_answer_to_an_earlier_question_is_dropped(replicas: Replicas) -> None:
     session = FollowerSession()
     zero = followed(replicas)
     session.want(zero)

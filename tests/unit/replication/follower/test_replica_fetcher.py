@@ -1,4 +1,4 @@
-"""A fetcher step by step: no socket, no task, and a clock that is moved by hand."""
+"""Replica fetcher step by step: no socket, no task, and a manual clock."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from barnabas.core.errors import (
 from barnabas.core.ids import BrokerId
 from barnabas.core.scheduler import InlineBackground
 from barnabas.protocol.messages import fetch, list_offsets
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.follower.steps import Connect, Rest, Send, Sync
-from barnabas.replication.leadership import LeaderAndIsr
-from barnabas.replication.partition import Partition
-from barnabas.testing.files import PowerCutFiles
+from barnabas.replication.partition.leadership import LeaderAndIsr
+from barnabas.replication.partition.partition import Partition
+from barnabas.storage.log.truncation import truncate_fully_and_start_at
+from tests.support.power_cut_files import PowerCutFiles
 from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas
 from tests.unit.replication.test_leadership import order
 from tests.unit.storage.support import batch
@@ -64,7 +65,7 @@ class Link:
 
 
 class Network:
-    """Opens connections when the test says so."""
+    """Opens connections on the test's command."""
 
     def __init__(self) -> None:
         self.asked: list[BrokerId] = []
@@ -138,6 +139,30 @@ def test_a_leader_is_followed_step_by_step(replicas: Replicas) -> None:
     assert asked(fetcher.next_step()) == (SESSION, 3, [2]), "once more, after a pause"
 
 
+def test_the_lag_of_a_fetcher_is_that_of_its_slowest_partition(replicas: Replicas) -> None:
+    _, fetcher = follow(replicas, 0)
+    fetcher.next_step()
+    fetcher.connected(Link())
+    records = memoryview(batch([b"a", b"b"], base_offset=0))
+    fetcher.answered(answer(fetch.PartitionData(high_watermark=5, records=records)))
+    assert replicas.fetchers.max_lag == 3
+    fetcher.answered(answer(fetch.PartitionData(high_watermark=2)))
+    assert replicas.fetchers.max_lag == 0
+
+
+def test_an_empty_follower_starts_inside_the_leaders_first_batch(replicas: Replicas) -> None:
+    """The leader's log starts at 3, in the middle of a batch, and is copied by whole batches."""
+    partition, fetcher = follow(replicas, 0)
+    truncate_fully_and_start_at(partition.log, 3)
+    fetcher.next_step()
+    fetcher.connected(Link())
+    records = memoryview(batch([b"x"] * 5, base_offset=0))
+    data = fetch.PartitionData(high_watermark=5, log_start_offset=3, records=records)
+    fetcher.answered(answer(data))
+    log = partition.log
+    assert (log.log_start_offset, log.log_end_offset, log.segments.first.base_offset) == (3, 5, 0)
+
+
 def test_a_lost_leader_is_sought_again_after_pauses_that_grow(replicas: Replicas) -> None:
     _, fetcher = follow(replicas, 0)
     link = Link()
@@ -167,7 +192,7 @@ def test_a_log_out_of_range_is_moved_into_the_leaders(replicas: Replicas) -> Non
     assert partition.log.log_start_offset == 5
 
 
-def test_whoever_drives_it_sends_where_an_answer_arrives(replicas: Replicas, network: Network) -> None:
+def test_the_driver_sends_where_an_answer_arrives(replicas: Replicas, network: Network) -> None:
     """No turn of the loop lies between an answer and the next fetch."""
     partition, _ = follow(replicas, 0)
     assert network.asked == [], "what else is followed in this turn is fetched with it"
@@ -202,7 +227,7 @@ def test_a_leader_that_has_lost_the_session_is_told_everything_again(
 
 
 @pytest.mark.parametrize("is_followed_again", [True, False])
-def test_offsets_that_were_asked_of_a_former_leader_cut_nothing(
+def test_offsets_that_were_asked_of_a_previous_leader_cut_nothing(
     replicas: Replicas, is_followed_again: bool
 ) -> None:
     """The controller names another while the question is on its way."""
@@ -223,7 +248,7 @@ def test_offsets_that_were_asked_of_a_former_leader_cut_nothing(
     assert fetcher._followed.get(ZERO) is not lost
 
 
-def test_records_of_a_former_epoch_end_the_following(replicas: Replicas) -> None:
+def test_records_of_a_previous_epoch_end_the_following(replicas: Replicas) -> None:
     partition, fetcher = follow(replicas, 0)
     former = fetcher._followed[ZERO]
     partition.become_follower(LeaderAndIsr(OTHER, 1, BOTH, BOTH))
@@ -233,7 +258,7 @@ def test_records_of_a_former_epoch_end_the_following(replicas: Replicas) -> None
 
 
 def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas: Replicas) -> None:
-    """The leader has deleted records that we have yet to fetch, or to hear that they are committed."""
+    """The leader has deleted records that the follower has not fetched, or does not know as committed."""
     replicas.append(replicas.lead(epoch=0, isr=BOTH), b"a", b"b")
     partition, fetcher = follow(replicas, 1)
     followed = fetcher._followed[ZERO]
@@ -244,7 +269,7 @@ def test_the_start_of_a_log_does_not_pass_what_is_committed_here(replicas: Repli
     assert (partition.log.high_watermark, partition.log.log_start_offset) == (2, 2)
 
 
-def test_who_is_elected_follows_nobody(replicas: Replicas) -> None:
+def test_an_elected_leader_follows_no_broker(replicas: Replicas) -> None:
     assert order(replicas, OTHER, 0) == 0
     fetcher = replicas.fetchers._by_partition[ZERO].fetcher
     assert len(fetcher) == 1
@@ -305,7 +330,7 @@ def test_a_log_for_which_there_is_no_descriptor_is_followed_on(network: Network)
 
 
 class NoThreads:
-    """A background whose threads cannot be started, until the test says so."""
+    """A background without threads until the test allows them."""
 
     def __init__(self) -> None:
         self.has_threads = True

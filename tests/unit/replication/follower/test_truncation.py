@@ -1,4 +1,4 @@
-"""Where a follower cuts its log: by epochs, step by step, until both histories are one."""
+"""Truncation offset of a follower: by epochs, step by step, until both histories are one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.messages.fetch import EpochEndOffset
 from barnabas.replication.follower.truncation import truncation_offset
-from barnabas.storage.log.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.log.parts.leader_epoch_cache import LeaderEpochCache
 
 History = list[int]
 """The leader epoch of each offset."""
@@ -22,7 +22,7 @@ def cache_of(history: History) -> LeaderEpochCache:
 
 
 def ask_leader(leader: History, leader_epoch: int, epoch: int, fetch_offset: int) -> EpochEndOffset | None:
-    """What `Partition.read` answers to a follower whose last batch is of `epoch`."""
+    """Result of `Partition.read` for a follower whose last batch is of `epoch`."""
     cache = cache_of(leader)
     if epoch == leader_epoch:
         found, end_offset = epoch, len(leader)

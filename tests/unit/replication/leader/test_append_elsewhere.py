@@ -8,12 +8,11 @@ import pytest
 
 from barnabas.core.errors import NotEnoughReplicas, NotLeaderOrFollower
 from barnabas.replication.leader.delayed_produce import PendingAck
-from barnabas.replication.leadership import LeaderAndIsr
-from barnabas.replication.partition import Partition
-from barnabas.storage.log.append import AppendInfo
-from barnabas.storage.log.write_elsewhere import Outcome
+from barnabas.replication.partition.leadership import LeaderAndIsr
+from barnabas.replication.partition.partition import Partition
+from barnabas.storage.log.parts.append import AppendInfo, Outcome
 from tests.support.background import ManualBackground
-from tests.unit.replication.support import ME, OTHER, Answer, Replicas
+from tests.unit.replication.support import ME, OTHER, Replicas
 from tests.unit.storage.support import batch
 
 
@@ -68,10 +67,20 @@ def test_who_follows_meanwhile_does_not_vouch_for_it(
     replicas.lead(epoch=2)
     disk.run_one()
     assert isinstance(outcomes[0], AppendInfo)
-    answer = Answer()
-    pending = PendingAck(partition, outcomes[0].last_offset + 1, answer, epoch)
+    pending = PendingAck(partition, outcomes[0].last_offset + 1, epoch)
     replicas.await_acks(1_000, acks, [pending], lambda: None)
-    assert answer.error_code == NotLeaderOrFollower.code
+    assert pending.error_code == NotLeaderOrFollower.code
+
+
+def test_an_append_under_way_belongs_to_the_epoch_in_which_it_began(
+    replicas: Replicas, disk: ManualBackground
+) -> None:
+    """A broker that becomes a follower first finishes the write, so that its first fetch names it."""
+    partition = replicas.lead()
+    begin(partition)
+    assert partition.log.log_end_offset == 0
+    partition.become_follower(LeaderAndIsr(OTHER, 1, (ME, OTHER)))
+    assert partition.log.log_end_offset > 0
 
 
 def test_it_is_refused_before_anything_is_written(tmp_path: Path, disk: ManualBackground) -> None:

@@ -1,4 +1,4 @@
-"""When a reader is answered: at once, by cases A to D, or at the end of its patience."""
+"""Completion of fetches: at once, by cases A to D, or at the timeout."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from barnabas.core.errors import (
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
-from barnabas.testing.files import PowerCutFiles
 from tests.support.background import ManualBackground
-from tests.unit.replication.support import ONE, OTHER, ZERO, Replicas, at, fetch_params, offsets_of
+from tests.support.power_cut_files import PowerCutFiles
+from tests.unit.replication.support import ME, ONE, OTHER, ZERO, Replicas, at, fetch_params, offsets_of
 from tests.unit.storage.support import batch, end_transaction
 
 READ_COMMITTED = {"read_committed": True}
@@ -108,7 +108,7 @@ def test_case_b_a_failed_disk_ends_the_waiting() -> None:
 
 
 def test_case_c_a_segment_rolled_under_the_reader_ends_the_waiting(replicas: Replicas) -> None:
-    """What is left of an older segment will not grow."""
+    """The rest of an older segment will not grow."""
     partition = replicas.lead()
     replicas.append(partition)
     replicas.ask(at(0), min_bytes=1 << 19)
@@ -154,7 +154,7 @@ def test_case_d_the_append_that_makes_it_enough_ends_the_waiting(replicas: Repli
     assert replicas.delayed.fetches.pending == 0
 
 
-def test_case_d_an_append_above_the_high_watermark_wakes_nobody(tmp_path: Path) -> None:
+def test_case_d_an_append_above_the_high_watermark_wakes_no_fetch(tmp_path: Path) -> None:
     disk = ManualBackground()
     replicas = Replicas(str(tmp_path), background=disk, flush_messages=1)
     partition = replicas.lead()
@@ -303,3 +303,16 @@ def test_what_one_turn_of_the_loop_appends_is_read_together(tmp_path: Path) -> N
     assert offsets_of(read) == [(0, 0), (1, 1), (2, 2)]
     replicas.delayed.wake_soon(ZERO)
     assert len(deferred) == 2, "the next turn has a wake-up of its own"
+
+
+def test_a_fetch_that_waited_reports_the_followers_position_once(tmp_path: Path) -> None:
+    """Meanwhile the follower may have been started again: a stale position must not count as its own."""
+    replicas = Replicas(str(tmp_path))
+    partition = replicas.lead(isr=(ME, OTHER))
+    replicas.append(partition)
+    replicas.ask(at(1), replica_id=OTHER, max_wait_ms=1_000)
+    assert partition.followers[OTHER].end_offset == 1
+    replicas.fetched(partition, OTHER, 0)
+    replicas.append(partition)
+    assert len(replicas.answered) == 1
+    assert partition.followers[OTHER].end_offset == 0

@@ -1,4 +1,4 @@
-"""When a producer is answered: cases A, B.1 and B.2, and the end of its patience."""
+"""Completion of produces: cases A, B.1 and B.2, and the timeout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from barnabas.core.errors import (
     NotLeaderOrFollower,
     RequestTimedOut,
 )
-from barnabas.core.ids import BrokerId
-from barnabas.replication.leadership import LeaderAndIsr
-from barnabas.testing.files import PowerCutFiles
+from barnabas.core.ids import ACKS_ALL, BrokerId
+from barnabas.replication.leader.delayed_produce import PendingAck
+from barnabas.replication.partition.leadership import LeaderAndIsr
 from tests.support.background import ManualBackground
-from tests.unit.replication.support import ME, OTHER, ZERO, Replicas, is_answered
+from tests.support.power_cut_files import PowerCutFiles
+from tests.unit.replication.support import ME, ONE, OTHER, ZERO, Replicas, is_answered
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def disk() -> ManualBackground:
 
 @pytest.fixture
 def replicas(tmp_path: Path, disk: ManualBackground) -> Replicas:
-    """Nothing is acknowledged before its fsync, and no fsync ends before the test says so."""
+    """Nothing is acknowledged before its fsync, and the test ends each fsync."""
     return Replicas(str(tmp_path), background=disk, flush_messages=1)
 
 
@@ -140,6 +141,19 @@ def test_an_isr_below_the_minimum_refuses_acks_all_and_takes_the_others(tmp_path
         replicas.append(partition, acks=-1)
     assert partition.log.log_end_offset == 0, "a refused batch is not appended"
     assert replicas.append(partition, acks=1).first_offset == 0
+
+
+def test_a_produce_for_several_partitions_waits_for_each(tmp_path: Path) -> None:
+    replicas = Replicas(str(tmp_path))
+    first, second = (replicas.lead(key, isr=(ME, OTHER)) for key in (ZERO, ONE))
+    pending = [PendingAck(each, replicas.append(each).last_offset + 1) for each in (first, second)]
+    answered: list[bool] = []
+    replicas.await_acks(1_000, ACKS_ALL, pending, lambda: answered.append(True))
+    replicas.fetched(second, OTHER, 1)
+    assert not answered, "the first partition is not replicated yet"
+    replicas.fetched(first, OTHER, 1)
+    assert answered == [True]
+    assert [each.error_code for each in pending] == [0, 0]
 
 
 def test_patience_ends_with_a_timeout_and_the_records_stay(

@@ -1,4 +1,4 @@
-"""When a client that deleted records is answered, and what it may delete."""
+"""Completion of DeleteRecords, and the offsets that it accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from barnabas.core.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation, RequestTimedOut
 from barnabas.core.ids import BrokerId
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
-from tests.unit.replication.support import ME, OTHER, ZERO, Answer, Replicas
+from tests.unit.replication.support import ME, OTHER, ZERO, Replicas
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def test_an_answer_comes_once_the_start_has_moved(replicas: Replicas) -> None:
     partition = replicas.lead(replicas=(ME,))
     replicas.append(partition, b"a", b"b", b"c")
     assert partition.delete_records_before(2) == 2
-    answer, answered = Answer(), []
-    replicas.await_deletion(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    answer, answered = PendingDeletion(partition, 2), []
+    replicas.await_deletion(100, [answer], lambda: answered.append(1))
     assert answered == [1]
     assert (answer.error_code, answer.low_watermark) == (0, 2)
     assert partition.delete_records_before(-1) == 3, "-1 is everything that is committed"
@@ -34,8 +34,8 @@ def test_an_answer_that_waits_comes_with_the_high_watermark(
 ) -> None:
     partition = replicas.lead(replicas=(ME,))
     replicas.append(partition, b"a", b"b")
-    answer, answered = Answer(), []
-    replicas.await_deletion(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    answer, answered = PendingDeletion(partition, 2), []
+    replicas.await_deletion(100, [answer], lambda: answered.append(1))
     assert answered == []
     partition.delete_records_before(2)
     replicas.flushed(partition.log)
@@ -46,10 +46,10 @@ def test_an_answer_that_waits_comes_with_the_high_watermark(
 def test_a_lost_leadership_and_a_timeout_are_answers_too(replicas: Replicas) -> None:
     partition = replicas.lead(replicas=(ME,))
     replicas.append(partition, b"a", b"b")
-    late, lost = Answer(), Answer()
+    late, lost = PendingDeletion(partition, 2), PendingDeletion(partition, 2)
     answered: list[str] = []
-    replicas.await_deletion(50, [PendingDeletion(partition, 2, late)], lambda: answered.append("late"))
-    replicas.await_deletion(100, [PendingDeletion(partition, 2, lost)], lambda: answered.append("lost"))
+    replicas.await_deletion(50, [late], lambda: answered.append("late"))
+    replicas.await_deletion(100, [lost], lambda: answered.append("lost"))
     replicas.pass_time(50)
     assert answered == ["late"]
     assert late.error_code == RequestTimedOut.code
@@ -66,8 +66,8 @@ def test_followers_that_live_are_waited_for_and_others_are_not(replicas: Replica
     replicas.fetched(partition, third, 0, 0)
     replicas.fetched(partition, OTHER, 2, 0)
     partition.delete_records_before(2)
-    answer, answered = Answer(), []
-    replicas.await_deletion(100, [PendingDeletion(partition, 2, answer)], lambda: answered.append(1))
+    answer, answered = PendingDeletion(partition, 2), []
+    replicas.await_deletion(100, [answer], lambda: answered.append(1))
     assert answered == []
     replicas.fetched(partition, OTHER, 2, 2)
     assert answered == [1]

@@ -1,19 +1,27 @@
 import random
+from collections.abc import Callable
 
 import pytest
 
-from barnabas.core.clock import ManualClock
 from barnabas.core.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from barnabas.core.ids import ZERO_UUID, Uuid
-from barnabas.core.metrics import Metrics
+from barnabas.core.limits import FETCH_SESSION_CONNECTION_BYTES_MAX, FETCH_SESSION_PARTITION_BYTES
 from barnabas.core.regions import FileRegion
-from barnabas.replication.fetching import PartitionFetch, PartitionRead
-from barnabas.replication.leader.fetch_session import EPOCH_MAX, PartitionSubscriptions, next_epoch
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.replication.leader.fetch_session import (
+    EPOCH_MAX,
+    NO_SESSION,
+    PartitionSubscriptions,
+    next_epoch,
+)
 from barnabas.replication.leader.fetch_session_cache import (
     IDLE_BEFORE_EVICTION_MS,
     FetchContext,
     FetchSessionCache,
 )
+from barnabas.replication.partition.fetching import PartitionFetch, PartitionRead
+from barnabas.security.identity.principal import KafkaPrincipal
+from tests.support.manual_time import ManualClock
 
 
 class Sessions:
@@ -132,6 +140,8 @@ def test_names_and_ids_do_not_mix_in_a_session() -> None:
     first = sessions.full(by_id, ids=True)
     with pytest.raises(FetchSessionTopicIdError):
         sessions.next(first.session_id, 1)
+    with pytest.raises(InvalidFetchSessionEpoch):  # the epoch is looked at first, as in Kafka
+        sessions.next(first.session_id, 7)
 
 
 def test_the_final_epoch_closes_the_session_and_opens_none() -> None:
@@ -189,3 +199,80 @@ def test_a_waiting_fetch_keeps_its_offsets_when_the_next_request_moves_on() -> N
     waiting = first.fetches
     sessions.next(first.session_id, 1, ask("a", offset=9))
     assert waiting[0].fetch_offset == 3
+
+
+class Reader:
+    """A connection that fetches."""
+
+    def __init__(self, connection_id: str = "1", name: str = "alice") -> None:
+        self.connection_id = connection_id
+        self.principal = KafkaPrincipal("User", name)
+        self.actions: list[Callable[[], None]] = []
+
+    def when_closed(self, action: Callable[[], None]) -> None:
+        self.actions.append(action)
+
+    def close(self) -> None:
+        for action in self.actions:
+            action()
+
+
+def open_for(sessions: Sessions, reader: Reader, *asks: PartitionFetch, may_keep: bool = True) -> int:
+    context = sessions.cache.context(
+        NO_SESSION, 0, asks, (), uses_topic_ids=False, owner=reader, may_keep=may_keep
+    )
+    return context.session_id
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 7])
+def test_a_session_of_another_connection_does_not_exist(epoch: int) -> None:
+    """The same error, whether the epoch is right or wrong: nothing tells that the session is there."""
+    sessions, alice, mallory = Sessions(), Reader(), Reader("2")
+    session = open_for(sessions, alice, ask("a"))
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.cache.context(session, epoch, (), (), uses_topic_ids=False, owner=mallory)
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_session_of_another_connection_cannot_be_closed(epoch: int) -> None:
+    sessions, alice, mallory = Sessions(), Reader(), Reader("2")
+    session = open_for(sessions, alice, ask("a"))
+    sessions.cache.context(session, epoch, (), (), uses_topic_ids=False, owner=mallory)
+    assert sessions.cache.context(session, 1, (), (), uses_topic_ids=False, owner=alice).session_id == session
+
+
+def test_sessions_go_with_their_connection() -> None:
+    sessions, alice, bob = Sessions(), Reader(), Reader("2")
+    ids = [open_for(sessions, alice, ask("a")), open_for(sessions, alice, ask("a"))]
+    kept = open_for(sessions, bob, ask("a"))
+    assert len(alice.actions) == 1, "a connection that opens many sessions is asked once"
+    alice.close()
+    assert len(sessions.cache) == 1
+    assert sessions.cache.context(kept, 1, (), (), uses_topic_ids=False, owner=bob).session_id == kept
+    assert ids[0] != ids[1]
+
+
+def test_partitions_without_a_right_are_not_kept() -> None:
+    sessions, mallory = Sessions(), Reader()
+    assert open_for(sessions, mallory, ask("a"), may_keep=False) == NO_SESSION
+    session = open_for(sessions, mallory, ask("public"))
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.cache.context(
+            session, 1, (ask("a"),), (), uses_topic_ids=False, owner=mallory, may_keep=False
+        )
+    assert len(sessions.cache) == 0
+
+
+def test_the_partitions_of_a_connection_are_bounded() -> None:
+    room = FETCH_SESSION_CONNECTION_BYTES_MAX // FETCH_SESSION_PARTITION_BYTES
+    sessions, reader = Sessions(), Reader()
+    many = [ask("a", partition) for partition in range(room // 2)]
+    first = open_for(sessions, reader, *many)
+    assert first != NO_SESSION
+    assert open_for(sessions, reader, *many, ask("b")) == NO_SESSION, "it goes on without a session"
+    assert open_for(sessions, Reader("2", "bob"), *many) != NO_SESSION
+    with pytest.raises(FetchSessionIdNotFound):
+        sessions.cache.context(
+            first, 1, [ask("b", each) for each in range(room)], (), uses_topic_ids=False, owner=reader
+        )
+    assert open_for(sessions, reader, *many, ask("b")) != NO_SESSION, "what was closed is given back"

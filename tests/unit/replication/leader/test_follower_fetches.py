@@ -1,4 +1,4 @@
-"""A follower's session looks only at partitions that may have news, and misses none of it."""
+"""Follower's session: looks only at partitions that may have changed, and misses none."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.ids import BrokerId, TopicPartition, Uuid
-from barnabas.core.metrics import Metrics
-from barnabas.replication.fetching import PartitionFetch, PartitionRead
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
 from barnabas.replication.leader.fetch_session import FetchSession
 from barnabas.replication.leader.fetch_session_cache import FOLLOWER_GONE_MS, FetchContext, FetchSessionCache
 from barnabas.replication.leader.replica_reader import SWEEP_MS
-from barnabas.replication.partition import Partition
-from tests.unit.replication.leader.test_isr import Store
+from barnabas.replication.partition.fetching import PartitionFetch, PartitionRead
+from barnabas.replication.partition.partition import Partition
+from tests.unit.replication.leader.test_isr_changes import Store
 from tests.unit.replication.support import (
     ME,
     ONE,
     OTHER,
     TOPIC_ID,
     ZERO,
-    Answer,
     Replicas,
     at,
     fetch_params,
@@ -187,7 +186,7 @@ def test_deleted_records_are_news_for_the_next_fetch(replicas: Replicas) -> None
     follower.fetch()
     assert follower.session.changed == {}
     partition.delete_records_before(1)
-    replicas.await_deletion(1_000, [PendingDeletion(partition, 1, Answer())], lambda: None)
+    replicas.await_deletion(1_000, [PendingDeletion(partition, 1)], lambda: None)
     replicas.pass_time(500)
     ((_, read),) = follower.told[-1]
     assert read.log_start_offset == 1
@@ -200,13 +199,13 @@ def test_a_follower_with_everything_stays_caught_up_while_nothing_happens(replic
         follower.fetch()
         replicas.pass_time(500)
     replicas.append(partition)
-    replicas.pass_time(replicas.settings.replica_lag_time_max_ms - SWEEP_MS - 500)
+    replicas.pass_time(replicas.config.replica_lag_time_max_ms - SWEEP_MS - 500)
     assert partition.lagging_members() == frozenset()
     replicas.pass_time(SWEEP_MS + 501)
     assert partition.lagging_members() == {OTHER}
 
 
-def test_a_follower_that_registered_anew_is_known_by_its_new_epoch(replicas: Replicas) -> None:
+def test_a_follower_that_registered_again_is_known_by_its_new_epoch(replicas: Replicas) -> None:
     """It has everything, so nothing else would make us look at it; it joins the ISR by this epoch."""
     partition = lead(replicas)
     follower = Follower(replicas, of_epoch(0))
@@ -260,7 +259,7 @@ def test_what_a_session_forgets_or_leaves_behind_is_not_marked_any_more(replicas
     assert len(follower.sessions) == 0
 
 
-def test_a_topic_made_anew_keeps_its_mark_when_the_old_one_is_forgotten(replicas: Replicas) -> None:
+def test_a_topic_made_again_keeps_its_mark_when_the_old_one_is_forgotten(replicas: Replicas) -> None:
     lead(replicas)
     follower = Follower(replicas, of_epoch(0))
     other_id = Uuid(bytes(16 * [9]))

@@ -1,4 +1,4 @@
-"""What a broker may promise that was gone for longer than its session, before the controller has spoken."""
+"""Leadership lease: a broker whose session ended promises nothing before the controller confirms it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.coordination import ConnectionLoss
-from barnabas.coordinator.log import CoordinatorLog
-from barnabas.core.clock import ManualClock
+from barnabas.cluster.coordination.contract import ConnectionLoss
+from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.core.errors import NONE, NotLeaderOrFollower, StaleControllerEpoch
 from barnabas.core.ids import BrokerId
 from barnabas.protocol.messages.leader_and_isr import (
@@ -17,11 +16,12 @@ from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
-from barnabas.replication.leader.isr import RETRY_MS
-from barnabas.replication.leader.lease import LeadershipLease
-from barnabas.replication.partition import Partition
-from tests.unit.replication.leader.test_isr import Store
-from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Answer, Replicas, is_answered
+from barnabas.replication.leader.isr_changes import RETRY_MS
+from barnabas.replication.partition.lease import LeadershipLease
+from barnabas.replication.partition.partition import Partition
+from tests.support.manual_time import ManualClock
+from tests.unit.replication.leader.test_isr_changes import Store
+from tests.unit.replication.support import ME, OTHER, TOPIC_ID, ZERO, Replicas, is_answered
 from tests.unit.storage.support import batch
 
 OLD, NEW = 10, 20
@@ -149,7 +149,7 @@ def test_a_new_session_confirms_nothing(replicas: Replicas, session: Session) ->
     assert refuses(replicas, partition), "before the controller has spoken"
 
 
-def test_orders_for_the_former_presence_confirm_nothing(replicas: Replicas, session: Session) -> None:
+def test_orders_for_the_previous_presence_confirm_nothing(replicas: Replicas, session: Session) -> None:
     """They were on their way when the session was lost."""
     partition = lead(replicas)
     session.renew(None)
@@ -178,7 +178,7 @@ def test_the_controller_confirms_by_repeating_itself(
     assert not refuses(replicas, partition)
 
 
-def test_an_order_of_a_former_leader_epoch_confirms_nothing(replicas: Replicas, session: Session) -> None:
+def test_an_order_of_a_previous_leader_epoch_confirms_nothing(replicas: Replicas, session: Session) -> None:
     partition = lead(replicas)
     assert order(replicas, broker_epoch=OLD, leader_epoch=2, version=1) == NONE
     session.renew(NEW)
@@ -209,13 +209,12 @@ def test_who_waits_is_not_acknowledged_by_a_session_that_heard_nothing(
 ) -> None:
     partition = lead(replicas)
     waiting = replicas.await_ack(partition, replicas.append(partition), -1)
-    deletion = Answer()
-    pending = PendingDeletion(partition, 0, deletion)
+    deletion = PendingDeletion(partition, 0)
     session.renew(NEW)
     replicas.fetched(partition, OTHER, 1, 0)
     assert is_answered(waiting)
     assert waiting.error_code == NotLeaderOrFollower.code
-    replicas.await_deletion(1_000, [pending], lambda: None)
+    replicas.await_deletion(1_000, [deletion], lambda: None)
     assert deletion.error_code == NotLeaderOrFollower.code
 
 

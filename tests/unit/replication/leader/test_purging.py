@@ -1,4 +1,4 @@
-"""How many answered requests stay in the lists of those that wait is a matter of configuration."""
+"""Purge intervals of the purgatories are configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.purgatory.purgatory import Purgatory
 from barnabas.replication.leader.delayed_delete_records import PendingDeletion
-from tests.unit.replication.support import ME, ONE, OTHER, ZERO, Answer, Replicas, at
+from tests.unit.replication.support import ME, ONE, OTHER, ZERO, Replicas, at
 
 KEPT = 3
 
@@ -29,7 +29,7 @@ def produce(replicas: Replicas) -> None:
 
 def delete_records(replicas: Replicas) -> None:
     partition = replicas.partition(*ZERO)
-    replicas.await_deletion(1_000, [PendingDeletion(partition, 1, Answer())], lambda: None)
+    replicas.await_deletion(1_000, [PendingDeletion(partition, 1)], lambda: None)
     replicas.pass_time(1_001)
 
 

@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to (KIP-392)."""
+"""Preferred read replica of a consumer (KIP-392)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.broker_znodes import BrokerInfo
-from barnabas.cluster.metadata_cache import MetadataCache
+from barnabas.cluster.metadata.cache import MetadataCache
+from barnabas.cluster.znodes.brokers import BrokerInfo
 from barnabas.core.ids import BrokerId
-from barnabas.replication.fetching import NO_REPLICA
 from barnabas.replication.leader.replica_selector import RACK_AWARE_SELECTOR, ReplicaSelector
-from barnabas.replication.leadership import LeaderAndIsr
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition.fetching import NO_REPLICA
+from barnabas.replication.partition.leadership import LeaderAndIsr
+from barnabas.replication.partition.partition import Partition
 from tests.support.settings import broker_config
 from tests.unit.replication.support import ME, OTHER, Replicas
 
@@ -57,7 +57,7 @@ def test_the_furthest_replica_of_the_rack_that_has_the_offset(
     assert choose(partition, "there", offset) == chosen
 
 
-def test_the_leader_serves_its_own_rack_and_those_where_nobody_is(partition: Partition) -> None:
+def test_the_leader_serves_its_own_rack_and_racks_without_a_replica(partition: Partition) -> None:
     assert choose(partition, "here", 1) == NO_REPLICA
     assert choose(partition, "elsewhere", 1) == NO_REPLICA
     assert choose(partition, "there", 1, selector=None) == NO_REPLICA
@@ -70,6 +70,6 @@ def test_who_is_not_in_sync_is_not_read_from(partition: Partition) -> None:
     assert choose(partition, "there", 1) == NO_REPLICA
 
 
-def test_a_follower_sends_nobody_on(partition: Partition) -> None:
+def test_a_follower_redirects_no_consumer(partition: Partition) -> None:
     partition.become_follower(LeaderAndIsr(OTHER, 1, ALL, ALL))
     assert choose(partition, "there", 1) == NO_REPLICA

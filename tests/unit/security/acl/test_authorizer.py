@@ -6,9 +6,9 @@ import json
 import logging
 
 import pytest
+from tests.support.manual_time import ManualClock
 
-from barnabas.config.loggers import AUDIT
-from barnabas.core.clock import ManualClock
+from barnabas.config.dynamic.loggers import AUDIT
 from barnabas.security.acl import authorizer as authorizer_module
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import (
@@ -19,7 +19,7 @@ from barnabas.security.acl.authorizer import (
 )
 from barnabas.security.acl.bindings import AccessRule, ResourcePattern
 from barnabas.security.acl.vocabulary import OPERATIONS, Operation, Permission, ResourceType
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 
 ALICE = KafkaPrincipal.user("alice")
 ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")

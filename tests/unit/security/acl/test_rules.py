@@ -116,12 +116,12 @@ def test_a_denial_wins(denial: AclBinding) -> None:
 
 
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
-def test_whoever_may_use_a_topic_may_describe_it(operation: Operation) -> None:
+def test_a_right_to_use_a_topic_is_a_right_to_describe_it(operation: Operation) -> None:
     assert allows(rules_of(allow("orders", operation)), operation=Operation.DESCRIBE)
     assert not allows(rules_of(allow("orders", Operation.DESCRIBE)), operation=operation)
 
 
-def test_whoever_may_alter_configs_may_describe_them() -> None:
+def test_a_right_to_alter_configs_is_a_right_to_describe_them() -> None:
     rules = rules_of(allow("orders", Operation.ALTER_CONFIGS))
     assert allows(rules, operation=Operation.DESCRIBE_CONFIGS)
     assert not allows(rules, operation=Operation.DESCRIBE)

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from barnabas.security.credentials.decoys import Decoys, Shape
-from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
+from barnabas.security.credentials.scram_credential import KnownCredential, ScramCredential, ScramMechanism
 from barnabas.security.credentials.user_credentials import UserCredentials
 
 MECHANISM = ScramMechanism.SHA_256
@@ -88,9 +88,27 @@ def test_decoys_follow_the_users() -> None:
     users.put("alice", {MECHANISM.mechanism_name: credential(8_192, b"\1" * 64).encode()})
     found = users.find(MECHANISM, "nobody").credential
     assert (found.iterations, len(found.salt)) == (8_192, 64)
-    assert users.nobody(MECHANISM, "alice").credential.iterations == 8_192
+    assert users.decoy(MECHANISM, "alice").credential.iterations == 8_192
     users.put("alice", {MECHANISM.mechanism_name: credential(5_000, b"\1" * 24).encode()})
     found = users.find(MECHANISM, "nobody").credential
     assert (found.iterations, len(found.salt)) == (5_000, 24)
     users.put("alice", {})
     assert users.find(MECHANISM, "nobody").credential.iterations == 4_096
+
+
+def test_a_decoy_is_made_for_known_users_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the first SCRAM message must not tell which users there are."""
+    users = UserCredentials(b"secret")
+    credential = ScramCredential.derive(ScramMechanism.SHA_256, "password", 4096)
+    users.put("alice", {ScramMechanism.SHA_256.mechanism_name: credential.encode()})
+    made: list[str] = []
+    make = Decoys.of
+
+    def counted(decoys: Decoys, mechanism: ScramMechanism, name: str) -> KnownCredential:
+        made.append(name)
+        return make(decoys, mechanism, name)
+
+    monkeypatch.setattr(Decoys, "of", counted)
+    assert users.find(ScramMechanism.SHA_256, "alice").credential == credential
+    assert users.find(ScramMechanism.SHA_256, "mallory").credential != credential
+    assert made == ["alice", "mallory"]

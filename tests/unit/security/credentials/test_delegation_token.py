@@ -1,4 +1,4 @@
-"""What may become of a delegation token, and who may make it so."""
+"""Creation, renewal and expiry of delegation tokens, and the principals that may do each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.security.credentials.delegation_token import (
     shortened,
     token_secret,
 )
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 
 ALICE, BOB, CAROL = (KafkaPrincipal.user(name) for name in ("alice", "bob", "carol"))
 TIMES = TokenTimes(lifetime_ms_max=1_000, renewal_ms=100)
@@ -41,7 +41,7 @@ def test_it_is_ended_now_or_soon() -> None:
     assert soon.expiry_ms == 5_057
 
 
-def test_nobody_else_touches_it() -> None:
+def test_no_other_user_touches_it() -> None:
     with pytest.raises(DelegationTokenOwnerMismatch):
         renewed(TOKEN, CAROL, -1, 5_050, TIMES)
     with pytest.raises(DelegationTokenOwnerMismatch):

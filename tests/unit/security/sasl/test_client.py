@@ -86,7 +86,7 @@ def test_nonces_differ() -> None:
     assert all(re.fullmatch(rb"n,,n=u,r=[\w-]{32}", each) for each in firsts)
 
 
-def test_plain_names_nobody_to_act_for() -> None:
+def test_plain_names_no_user_to_act_for() -> None:
     exchange = plain("alice", "s3cret")
     assert next(exchange) == b"\0alice\0s3cret"
     assert ends(exchange, b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.gssapi import MESSAGE_BYTES_MAX, GssapiAuthentication
 from barnabas.security.sasl.kerberos_names import KerberosNames, NoMatchingRule
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
@@ -56,7 +56,7 @@ def test_a_context_that_has_nothing_to_say_offers_at_once() -> None:
     assert talk.step(b"\x01\0\0\0alice@EXAMPLE.COM") == Done(b"", KafkaPrincipal.user("alice"))
 
 
-def test_an_authorization_id_makes_nobody_somebody_else() -> None:
+def test_an_authorization_id_does_not_change_the_user() -> None:
     talk = server(Context(1, b""))
     talk.step(b"first")
     assert talk.step(b"\x01\0\0\0admin@EXAMPLE.COM") == Done(b"", KafkaPrincipal.user("alice"))

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: a token that an issuer's key signed, and nothing else, whatever the token says of itself."""
+"""OAUTHBEARER: only a token that an issuer's key has signed is valid, despite its own claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from joserfc.registry import HeaderParameter
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.bearer_tokens import PublicKeys, TokenRules, verify
 from barnabas.security.sasl.oauthbearer import MESSAGE_BYTES_MAX, BearerAuthentication
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
@@ -178,7 +178,7 @@ def test_a_refused_token_hears_of_it_and_fails_with_the_next_message() -> None:
 
 
 @pytest.mark.parametrize("who", [b"alice", b"bob"])
-def test_nobody_acts_as_somebody_else(who: bytes) -> None:
+def test_no_client_acts_as_another_user(who: bytes) -> None:
     outcome = step(b"n,a=" + who + b",\x01auth=Bearer " + token().encode() + b"\x01\x01")
     assert isinstance(outcome, Done) == (who == b"alice")
 

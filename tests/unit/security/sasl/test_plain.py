@@ -1,10 +1,10 @@
-"""PLAIN: who knows a password is let in under their own name, and nobody else."""
+"""PLAIN: a client with the right password gets in, under its own name only."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Done, Reason
 from barnabas.security.sasl.plain import MESSAGE_BYTES_MAX, PlainAuthentication, PlainUsers
 
@@ -27,7 +27,7 @@ def test_a_password_beyond_ascii() -> None:
     assert PlainAuthentication(USERS).step("\0bob\0b\u00fcilder".encode()).principal.name == "bob"
 
 
-def test_nobody_acts_as_somebody_else() -> None:
+def test_no_client_acts_as_another_user() -> None:
     """CVE-2017-12610."""
     assert refusal(b"bob\0alice\0wonder").reason is Reason.OTHER_AUTHORIZATION_ID
 

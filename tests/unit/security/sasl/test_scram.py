@@ -14,7 +14,7 @@ from barnabas.security.credentials.scram_credential import (
     ScramCredential,
     ScramMechanism,
 )
-from barnabas.security.principal import KafkaPrincipal
+from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.security.sasl.outcome import AuthenticationRefused, Challenge, Done, Reason
 from barnabas.security.sasl.scram import MESSAGE_BYTES_MAX, CredentialLookup, ScramAuthentication
 
@@ -202,7 +202,7 @@ def test_what_is_not_a_last_message_is_refused(message: bytes) -> None:
         server.step(message)
 
 
-def test_nobody_acts_as_somebody_else() -> None:
+def test_no_client_acts_as_another_user() -> None:
     with pytest.raises(AuthenticationRefused) as refused:
         ScramAuthentication(SHA_256, LOOKUP).step(b"n,a=admin,n=user,r=abc")
     assert refused.value.reason is Reason.OTHER_AUTHORIZATION_ID
@@ -266,3 +266,18 @@ def test_extensions_are_few(count: int) -> None:
     else:
         with pytest.raises(AuthenticationRefused):
             ScramAuthentication(SHA_256, LOOKUP).step(message)
+
+
+@pytest.mark.parametrize("name", ["user", "nobody"])
+def test_the_doubled_nonce_of_an_old_librdkafka_is_named_in_the_log_alone(name: str) -> None:
+    """librdkafka before 2.6.1; its users look for a wrong password, because the client cannot learn more."""
+    server = ScramAuthentication(SHA_256, LOOKUP, nonce="server")
+    server.step(f"n,,n={name},r=client".encode())
+    with pytest.raises(AuthenticationRefused) as refused:
+        server.step(b"c=biws,r=clientclientserver,p=AAAA")
+    assert refused.value.reason is Reason.DOUBLED_NONCE
+    assert "librdkafka before 2.6.1" in refused.value.hint
+    with pytest.raises(AuthenticationRefused) as wrong:
+        log_in(SHA_256, "user", "wrong")
+    assert refused.value.message == wrong.value.message
+    assert wrong.value.hint == ""

@@ -7,9 +7,9 @@ from pathlib import Path
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.config.rows.lookup import broker_key
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.lookup import broker_key
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.security.tls.settings import TlsSettings
 
 

@@ -10,7 +10,7 @@ import trustme
 from tests.unit.security.tls.support import ca_file, pem_file, tls_settings
 
 from barnabas.core.errors import InvalidConfig
-from barnabas.security.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
 from barnabas.security.tls.ciphers import suites_of
 from barnabas.security.tls.context import make_context
 
@@ -51,7 +51,7 @@ def test_clients_are_checked_against_something(given: dict[str, str]) -> None:
         make_context(tls_settings(given | {"ssl.client.auth": "required"}))
 
 
-def test_nobody_renegotiates(given: dict[str, str]) -> None:
+def test_no_client_renegotiates(given: dict[str, str]) -> None:
     assert make_context(tls_settings(given)).context.options & ssl.OP_NO_RENEGOTIATION
 
 
@@ -81,7 +81,7 @@ def test_protocols_and_suites(
     ("protocols", "suites", "reason"),
     [
         ("TLSv1.2", "TLS_AES_256_GCM_SHA384", "no protocol to agree on"),
-        ("TLSv1.2", "TLS_NO_WITH_SUCH_CIPHER", "none of them is known"),
+        ("TLSv1.2", "TLS_NO_WITH_SUCH_CIPHER", "no suite of the list is known"),
     ],
 )
 def test_what_leaves_nothing_to_agree_on_is_refused(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import trustme
+from tests.support.manual_time import ManualClock
 from tests.unit.security.tls.support import pem_file
 
-from barnabas.config.rows import BROKER_KEYS
-from barnabas.core.clock import ManualClock
-from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-from barnabas.core.metrics import Metrics, render_prometheus
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.security.tls import stores
 from barnabas.security.tls.listeners import DAY_MS, TlsListeners
 
@@ -51,7 +51,7 @@ def test_files_of_no_use_are_complained_of_once(tmp_path: Path, caplog: pytest.L
     Path(path).write_text("no certificate")
     for _ in range(3):
         listeners.renew(values)
-    assert caplog.text.count("the certificates stay as they were") == 1
+    assert caplog.text.count("the previous certificates stay in use") == 1
     assert listeners.by_name["SSL"].current is before
     pem_file(Path(path), trustme.CA().issue_cert("localhost"))
     listeners.renew(values)
@@ -77,7 +77,7 @@ def test_a_store_that_could_not_be_read_is_read_later(
         faults.setattr(stores, "read_regular_file", refuse)
         for _ in range(3):
             listeners.renew(values)
-    assert caplog.text.count("the certificates stay as they were") == 1
+    assert caplog.text.count("the previous certificates stay in use") == 1
     assert listeners.by_name["SSL"].current is before
     listeners.renew(values)
     renewed = listeners.by_name["SSL"].current

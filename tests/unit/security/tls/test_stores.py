@@ -164,7 +164,7 @@ def test_what_keytool_writes_is_read(tmp_path: Path, authority: trustme.CA) -> N
 
 @pytest.mark.parametrize("kind", ["keystore", "truststore"])
 def test_a_pipe_or_a_device_is_no_store(tmp_path: Path, kind: str) -> None:
-    """Nobody writes to the pipe: whoever waited for it would wait for ever."""
+    """A pipe has no writer: a read would wait forever."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for location in (pipe, Path("/dev/zero"), tmp_path):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.core.steps import Course
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import Record, iterate_records
 from barnabas.storage.cleaner.cleanable import log_to_clean
 from barnabas.storage.cleaner.cleaning import Cleaning, Tools
-from barnabas.storage.cleaner.course import Course
-from barnabas.storage.cleaner.pacing import Pace, Throttle
+from barnabas.storage.files.pacing import Pace, Throttle
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
 from tests.unit.storage.support import NOW_MS, Bench, read_batches
@@ -45,7 +45,7 @@ def start_cleaning(
     environment = bench.environment
     tools = Tools(
         environment,
-        Throttle(environment.clock, environment.settings),
+        Throttle(environment.clock, environment.config),
         Pace(environment.clock),
         dedupe_buffer_bytes=buffer_bytes,
         io_buffer_bytes=4096,
@@ -85,7 +85,7 @@ def pairs(log: Log) -> list[tuple[int, str, str | None]]:
 
 
 def committed(log: Log) -> list[Record]:
-    """What a reader of committed data makes of the batches and the list of aborted transactions."""
+    """Records that a consumer with `read_committed` gets from the batches and the aborted transactions."""
     aborted = sorted(aborted_transactions(log, log.log_start_offset, log.log_end_offset), key=lambda a: a[1])
     skipping: set[int] = set()
     seen: list[Record] = []

@@ -1,4 +1,4 @@
-"""What a run leaves of a log: the rules one by one."""
+"""Compaction: each rule about the records that a run keeps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 from barnabas.core.errors import CorruptMessage
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
-from barnabas.records.legacy import LegacyMessage, convert_down, iterate_any, iterate_message_records
+from barnabas.records.legacy import LegacyMessage, iterate_any, iterate_message_records
 from barnabas.records.record import iterate_records
 from barnabas.storage.cleaner.cleaning import OffsetMapTooSmall
+from barnabas.storage.cleaner.offset_map import SLOT_BYTES
+from barnabas.storage.files.names import CLEANED, DELETED, LOG, SWAP, TRANSACTION_INDEX
 from barnabas.storage.log.aborted_transactions import aborted_transactions
-from barnabas.storage.log.time_search import max_timestamp_offset, offset_for_timestamp
-from barnabas.storage.names import CLEANED, DELETED, LOG, SWAP, TRANSACTION_INDEX
+from barnabas.storage.log.producer_expiry import remove_expired_producers
+from tests.support.slices import convert_down, max_timestamp_offset, offset_for_timestamp
 from tests.unit.storage.cleaner.support import codecs, committed, compact, pairs, put, records, settle
 from tests.unit.storage.support import NOW_MS, Bench, end_transaction, read_batches
 
@@ -136,6 +138,51 @@ def test_a_tombstone_is_readable_for_its_retention_time(bench: Bench) -> None:
     assert [key for _, key, _ in pairs(log)] == ["b", "c", "d"]
 
 
+def small_map(keys: int) -> int:
+    """The bytes of a buffer that is full with so many keys, or a few less."""
+    return int(keys / 0.9) * SLOT_BYTES
+
+
+def test_a_tombstone_behind_a_full_map_has_its_whole_retention_time_left(bench: Bench) -> None:
+    """Its key still has a value in front of it: only the run that removes the value starts the time."""
+    log = bench.open()
+    put(log, ("k1", "1"))
+    for number in range(2, 60):
+        put(log, (f"k{number}", "1"))
+    put(log, ("k1", None))
+    settle(log)
+    clean_to = compact(bench, log, buffer_bytes=small_map(36))
+    assert clean_to < 59
+    bench.clock.advance(DAY_MS)
+    while clean_to < log.log_end_offset:
+        clean_to = compact(bench, log, clean_to, buffer_bytes=small_map(36))
+    assert pairs(log)[-1] == (59, "k1", None)
+    assert (0, "k1", "1") not in pairs(log)
+    bench.clock.advance(DAY_MS)
+    put(log, ("last", "1"))
+    settle(log)
+    compact(bench, log, clean_to)
+    assert "k1" not in [key for _, key, _ in pairs(log)]
+
+
+def test_transactions_behind_a_full_map_stay_what_they_are(bench: Bench) -> None:
+    """The segment in which the map ends is rewritten whole, with its transaction index."""
+    log = bench.open()
+    for number in range(60):
+        put(log, (f"k{number}", "committed"))
+    fields = {"producer_id": 9, "producer_epoch": 0, "is_transactional": True}
+    put(log, ("k1", "aborted"), ("k2", "aborted"), base_sequence=0, **fields)
+    end_transaction(log, 9, commit=False)
+    put(log, ("k3", "changed"), base_sequence=2, **fields)
+    end_transaction(log, 9, commit=True)
+    settle(log)
+    clean_to: int | None = None
+    while clean_to != log.log_end_offset:
+        clean_to = compact(bench, log, clean_to, buffer_bytes=small_map(36))
+        last = {record.key: record.value for record in committed(log)}
+        assert (last[b"k1"], last[b"k2"], last[b"k3"]) == (b"committed", b"committed", b"changed")
+
+
 def test_a_batch_with_a_tombstone_keeps_its_other_records_when_it_goes(bench: Bench) -> None:
     log = bench.open()
     put(log, ("a", None), ("b", "1"), ("c", "1"))
@@ -192,8 +239,8 @@ def test_the_last_batch_of_the_range_stays_even_when_it_is_empty(bench: Bench) -
     log.roll()
     end_transaction(log, 7, commit=False)
     log.advance_high_watermark(log.log_end_offset)
-    bench.clock.advance(bench.environment.settings.producer_id_expiration_ms)
-    log.remove_expired_producers()
+    bench.clock.advance(bench.environment.config.producer_id_expiration_ms)
+    remove_expired_producers(log)
     compact(bench, log)
     assert [(batch.base_offset, batch.record_count) for batch in read_batches(log)] == [
         (0, 1),
@@ -407,3 +454,24 @@ def test_a_log_without_transactions_gets_no_transaction_index(bench: Bench) -> N
     settle(log)
     compact(bench, log)
     assert bench.names(TRANSACTION_INDEX) == []
+
+
+def test_offsets_may_lie_as_far_apart_as_64_bits_allow(bench: Bench) -> None:
+    """The offset map counts in 40 bits: it ends before such a gap, and the next run goes on behind it."""
+    log = bench.open()
+    far = [0, 5, 1 << 31, 1 << 40, (1 << 40) + 3, 1 << 62]
+    for number, offset in enumerate(far):
+        rows = [(b"same", str(number).encode(), (), NOW_MS), (b"k%d" % number, b"v", (), NOW_MS)]
+        log.append_as_follower(build_batch(rows, base_offset=offset, leader_epoch=0))
+    settle(log)
+    clean_to: int | None = None
+    runs = 0
+    while clean_to != log.log_end_offset:
+        clean_to = compact(bench, log, clean_to)
+        runs += 1
+    assert runs == 3
+    assert pairs(log) == [
+        *((offset + 1, f"k{number}", "v") for number, offset in enumerate(far[:-1])),
+        (far[-1], "same", "5"),
+        (far[-1] + 1, "k5", "v"),
+    ]

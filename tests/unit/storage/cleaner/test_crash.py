@@ -9,10 +9,10 @@ from __future__ import annotations
 import pytest
 
 from barnabas.records.record import Record
+from barnabas.storage.files.names import CLEANED, DELETED, SWAP, TRANSACTION_INDEX
 from barnabas.storage.log.log import Log
-from barnabas.storage.names import CLEANED, DELETED, SWAP, TRANSACTION_INDEX
 from barnabas.storage.segment.transaction_index import ENTRY, VERSION
-from barnabas.testing.files import PowerCutFiles
+from tests.support.power_cut_files import PowerCutFiles
 from tests.unit.storage.cleaner.support import committed, compact, put, records, settle, start_cleaning
 from tests.unit.storage.support import Bench, end_transaction
 
@@ -81,7 +81,7 @@ def test_a_run_may_be_cut_off_at_every_operation(is_power_cut: bool) -> None:
     for operation in range(1, total + 2):
         bench, files, log = prepared(operation)
         before, seen, end = last_values(committed(log)), records(log), log.log_end_offset
-        recovery_point, left = log.recovery_point, operation
+        recovery_point, left = log.flush_state.recovery_point, operation
 
         def count_down(_operation: str, _path: str) -> None:
             nonlocal left
@@ -114,6 +114,6 @@ def test_an_empty_segment_that_was_being_swapped_in_takes_the_old_indexes_along(
     files.write(first.path(TRANSACTION_INDEX), ENTRY.pack(VERSION, 2, 0, 1, 2))
     for suffix in (".log", ".index", ".timeindex"):
         files.write(f"{bench.directory}/{first.base_offset:020d}{suffix}.swap", b"")
-    log = bench.open(recovery_point=log.recovery_point)
+    log = bench.open(recovery_point=log.flush_state.recovery_point)
     assert log.segments.first.size_bytes == 0
     assert log.segments.first.transaction_index.entries == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,18 +13,20 @@ from typing import Any
 import pytest
 
 from barnabas.config.log_config import LogConfig
-from barnabas.core.clock import ManualClock
 from barnabas.core.files import RealFiles
 from barnabas.core.ids import TopicPartition
-from barnabas.core.metrics import Metrics, render_prometheus
-from barnabas.core.scheduler import InlineBackground, ManualScheduler
-from barnabas.storage.checkpoints import CLEANED_OFFSETS, read_offsets
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
+from barnabas.core.scheduler import InlineBackground
+from barnabas.records.builder import build_batch
+from barnabas.storage.cleaner import offset_map
 from barnabas.storage.cleaner.cleanable import log_to_clean
-from barnabas.storage.environment import Environment
+from barnabas.storage.files.checkpoints import CLEANED_OFFSETS, read_offsets
+from barnabas.storage.files.environment import Environment
+from barnabas.storage.files.names import CLEANED, LOG
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.names import CLEANED, LOG
+from tests.support.manual_time import ManualClock, ManualScheduler
 from tests.support.settings import broker_config, log_config
 from tests.unit.storage.cleaner.support import pairs, put, settle
 from tests.unit.storage.support import NOW_MS
@@ -64,7 +68,9 @@ class Broker:
         self.settings = broker_config(log_dirs=root, log_cleaner_backoff_ms=BACKOFF_MS, **settings)
         self.manager = LogManager(
             self.settings,
-            Environment(RealFiles(), self.clock, random.Random(7), self.scheduler, self.background),
+            Environment(
+                RealFiles(), self.clock, random.Random(7), self.scheduler, self.background, broker_config()
+            ),
             lambda topic: self.configs.get(topic, COMPACTED),
             metrics=self.metrics,
         )
@@ -86,10 +92,46 @@ class Broker:
         return float(next(line for line in lines if line.startswith(f"kafka_log_cleaner_{name} ")).split()[1])
 
 
+class RefusingBackground(InlineBackground):
+    """Takes no work for a moment."""
+
+    refusals = 0
+
+    def submit(self, work: Any, then: Any, failed: Any) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise RuntimeError("can't start new thread")
+        super().submit(work, then, failed)
+
+
 def fill(log: Log, values: int = 3, key: str = "k") -> None:
     for number in range(values):
         put(log, (key, str(number)))
     settle(log)
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_background_that_takes_no_work_for_a_moment_ends_the_run_and_not_compaction(
+    tmp_path: Path, after: int
+) -> None:
+    background = RefusingBackground()
+    broker = Broker(tmp_path, background)
+    log = broker.log()
+    fill(log)
+    submits = 0
+    submit = background.submit
+
+    def refuse_one(work: Any, then: Any, failed: Any) -> None:
+        nonlocal submits
+        background.refusals = 1 if submits == after else 0
+        submits += 1
+        submit(work, then, failed)
+
+    background.submit = refuse_one  # type: ignore[method-assign]
+    broker.tick()
+    assert not broker.manager.cleaner.is_cleaning(log), "retention leaves out a log that is being compacted"
+    broker.tick()
+    assert pairs(log) == [(2, "k", "2")]
 
 
 def test_a_dirty_log_is_compacted_and_checkpointed(tmp_path: Path) -> None:
@@ -197,7 +239,7 @@ def test_young_records_are_left_for_min_compaction_lag(tmp_path: Path) -> None:
     assert [value for _, _, value in pairs(log)] == ["2", "young"]
 
 
-def test_old_records_are_compacted_whatever_the_ratio(tmp_path: Path) -> None:
+def test_old_records_are_compacted_at_any_dirty_ratio(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     broker.configs["topic"] = replace(COMPACTED, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=60_000)
     log = broker.log()
@@ -256,7 +298,7 @@ def test_a_truncated_log_is_left_as_it_is(tmp_path: Path, slices: int) -> None:
     assert names(log) == []
 
 
-def test_what_is_appended_after_a_truncation_is_dirty_again(tmp_path: Path) -> None:
+def test_appends_after_a_truncation_are_dirty(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     log = broker.log()
     fill(log)
@@ -308,7 +350,7 @@ def test_retention_waits_for_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("slices", range(5))
-def test_a_run_whose_segments_were_deleted_meanwhile_is_given_up(tmp_path: Path, slices: int) -> None:
+def test_a_run_aborts_when_its_segments_are_deleted(tmp_path: Path, slices: int) -> None:
     background = HeldBackground()
     broker = Broker(tmp_path, background)
     log = broker.log()
@@ -354,7 +396,7 @@ def test_a_damaged_log_is_reported_and_left_alone(
     for _ in range(3):
         broker.tick()
     assert broker.metric("uncleanable_partitions") == 1
-    assert caplog.text.count("damaged-0 cannot be compacted") == 1
+    assert caplog.text.count("damaged-0: the log is uncleanable") == 1
     assert len(pairs(sound)) == 1
     broker.manager.delete(damaged.topic_partition)
     assert broker.metric("uncleanable_partitions") == 0
@@ -381,7 +423,7 @@ def test_reading_and_writing_are_throttled(tmp_path: Path) -> None:
     fill(log)
     broker.tick()
     assert broker.manager.cleaner.is_cleaning(log)
-    before_bytes = log.size_bytes
+    before_bytes = log.segments.size_bytes
     began_ms = broker.clock.monotonic_ms()
     while broker.manager.cleaner.is_cleaning(log):
         broker.clock.advance(100)
@@ -418,3 +460,34 @@ def test_a_new_log_does_not_inherit_the_checkpoint_of_a_namesake(tmp_path: Path)
     fill(broker.log())
     broker.tick()
     assert len(pairs(broker.log())) == 1
+
+
+class Memory:
+    """The `mmap` module of a machine with so much memory to give."""
+
+    def __init__(self, left_bytes: int) -> None:
+        self.left_bytes = left_bytes
+
+    def mmap(self, fileno: int, length: int) -> mmap.mmap:
+        if length > self.left_bytes:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return mmap.mmap(fileno, length)
+
+
+def test_a_run_takes_the_memory_that_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Want of memory is no failure of a disk: the map is smaller, or the run comes later."""
+    broker = Broker(tmp_path)
+    log = broker.log()
+    fill(log)
+    far = build_batch([(b"k", b"far", (), NOW_MS)], base_offset=9_000_000, leader_epoch=0)
+    log.append_as_follower(far)
+    settle(log)
+    memory = Memory(1 << 10)
+    monkeypatch.setattr(offset_map, "mmap", memory)
+    broker.tick()
+    assert log.log_directory.failure is None
+    assert broker.metric("uncleanable_partitions") == 0
+    assert len(pairs(log)) == 4
+    memory.left_bytes = 1 << 20
+    broker.tick()
+    assert pairs(log) == [(9_000_000, "k", "far")]

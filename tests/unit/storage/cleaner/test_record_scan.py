@@ -17,7 +17,7 @@ def breathless() -> None:
     """Nobody waits."""
 
 
-def test_what_lies_beyond_the_map_is_kept_whatever_it_is() -> None:
+def test_every_record_beyond_the_map_is_kept() -> None:
     offsets = OffsetMap(slots=10, first_offset=0)
     offsets.put(b"a", 7)
     offsets.latest_offset = 5
