@@ -28,16 +28,16 @@ from bench.raw_load import run_load
 from bench.request_path import TOPIC, create_topic, produce_frame
 from tests.support.broker import BarnabasBroker
 
-from barnabas.cluster.acl_store import change_rules, make_acl_paths
+from barnabas.cluster.stores.acl_store import change_rules, make_acl_paths
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import SystemClock
 from barnabas.core.scheduler import InlineBackground
-from barnabas.node.coordination_store import open_coordination
+from barnabas.node.membership.coordination_store import open_coordination
 from barnabas.security.acl.audit import Audit
 from barnabas.security.acl.authorizer import AclAuthorizer, AllowAll
 from barnabas.security.acl.bindings import AccessRule, ResourcePattern
 from barnabas.security.acl.vocabulary import Operation, PatternType, Permission, ResourceType
-from barnabas.security.principal import ANONYMOUS
+from barnabas.security.identity.principal import ANONYMOUS
 
 RULES = 10_000
 CALLS = 200_000

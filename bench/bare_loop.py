@@ -87,11 +87,13 @@ def serve_bare_send(listening: socket.socket) -> None:
 
 def _serve_network(listening: socket.socket, dispatch_of: Callable[[int], Callable[..., None]]) -> None:
     import uvloop
+    from tests.support.manual_time import ManualClock, ManualScheduler
 
-    from barnabas.core.clock import ManualClock, SystemClock
-    from barnabas.core.endpoints import Endpoint, ListenerEndpoint
-    from barnabas.core.metrics import Metrics
-    from barnabas.core.scheduler import ManualScheduler
+    from barnabas.config.broker_config import BrokerConfig
+    from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
+    from barnabas.core.clock import SystemClock
+    from barnabas.core.reporting.metrics import Metrics
+    from barnabas.core.scheduler import InlineBackground
     from barnabas.network.listener import Listener
     from barnabas.network.server import Server
 
@@ -103,6 +105,8 @@ def _serve_network(listening: socket.socket, dispatch_of: Callable[[int], Callab
                 clock=SystemClock(),
                 scheduler=ManualScheduler(ManualClock()),
                 metrics=Metrics(),
+                config=BrokerConfig.load({}),
+                background=InlineBackground(),
             )
             listening.setblocking(False)
             server.listeners.append(Listener(ListenerEndpoint("BENCH", Endpoint("", 0)), [listening]))

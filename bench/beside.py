@@ -39,8 +39,8 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.compiled import CODE
 from barnabas.core.files import RealFile, RealFiles
 from barnabas.node.broker import Broker
+from barnabas.node.gc_tuning import collect_seldom
 from barnabas.node.main import serve_broker
-from barnabas.node.memory import collect_seldom
 
 LARGE_BYTES = 256 * 1024
 WRITE_S, READ_S = 0.050, 0.020

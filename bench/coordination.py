@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from barnabas.cluster.embedded import open_embedded
-from barnabas.cluster.registration import make_persistent_paths
-from barnabas.cluster.topics import create_topic, read_topics
-from barnabas.cluster.znodes import PartitionState
+from barnabas.cluster.embedded.session import open_embedded
+from barnabas.cluster.stores.registration import make_persistent_paths
+from barnabas.cluster.stores.topics import create_topic, read_topics
+from barnabas.cluster.znodes.layout import PartitionState
 from barnabas.core.clock import SystemClock
 from barnabas.core.ids import Uuid
 

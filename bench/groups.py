@@ -40,7 +40,7 @@ from barnabas.protocol.messages import (
     response_class,
     sync_group,
 )
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.message import Message
 
 GROUPS = 1_000
 PARTITIONS = 1_000

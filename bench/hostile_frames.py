@@ -36,10 +36,10 @@ from barnabas.core.ids import Uuid
 from barnabas.core.limits import REQUEST_ELEMENTS_MAX
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.declarations import Kind
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import create_topics, describe_configs, metadata, produce, request_class
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.declarations import Kind
+from barnabas.protocol.schema.headers import encode_request
+from barnabas.protocol.schema.message import Message
 from barnabas.records.builder import build_batch
 
 SMALL = "bench"

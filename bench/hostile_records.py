@@ -6,8 +6,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import produce
+from barnabas.protocol.schema.headers import encode_request
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec, compress
 

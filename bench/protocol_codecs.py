@@ -14,9 +14,9 @@ import timeit
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import encode_request, encode_response, read_request_header
 from barnabas.protocol.messages import fetch, produce
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.headers import encode_request, encode_response, read_request_header
+from barnabas.protocol.schema.message import Message
 
 TOPIC = "orders"
 TOPIC_ID = Uuid(bytes(range(16)))

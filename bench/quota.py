@@ -34,10 +34,10 @@ from confluent_kafka import Consumer, Producer
 from tests.peers.kafka import KafkaBroker
 from tests.support.broker import BarnabasBroker, Broker
 
-from barnabas.client.client_quotas import alter_quotas
-from barnabas.client.cluster_client import ClusterClient
+from barnabas.client.admin.client_quotas import alter_quotas
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
 
 REQUESTS_PER_SECOND = 20
 BATCHES_PER_REQUEST = 10

@@ -30,9 +30,9 @@ from tests.support.broker import BarnabasBroker, barnabas_broker
 
 from barnabas.core.compiled import CODE
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import create_topics, fetch, produce
-from barnabas.protocol.schema import Message
+from barnabas.protocol.schema.headers import encode_request
+from barnabas.protocol.schema.message import Message
 from barnabas.records.builder import build_batch
 
 TOPIC = "bench"

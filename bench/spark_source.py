@@ -28,7 +28,7 @@ from tests.support.broker import REPOSITORY, BarnabasBroker, running
 from tests.support.fixtures import create_topic
 from tests.support.spark import spark_session
 
-from barnabas.pipelines.spark.checkpoints import write_checkpoints_quickly
+from barnabas.pipelines.spark.state.checkpoint_manager import write_checkpoints_quickly
 
 HERE = Path(__file__).parent
 PARTITIONS = 2

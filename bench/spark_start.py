@@ -28,7 +28,7 @@ from tests.support.broker import REPOSITORY, BarnabasBroker, running
 from tests.support.fixtures import create_topic
 from tests.support.topics import produce
 
-from barnabas.pipelines.spark.session import QUIET
+from barnabas.pipelines.spark.jvm.session import QUIET
 
 SPARKS_OWN = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",

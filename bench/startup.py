@@ -15,10 +15,10 @@ import statistics
 import time
 from pathlib import Path
 
-from barnabas.client.channel import Channel
+from barnabas.client.aio.channel import Channel
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.node.broker import Broker
-from barnabas.node.memory import collect_seldom
+from barnabas.node.gc_tuning import collect_seldom
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

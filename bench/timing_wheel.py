@@ -12,7 +12,9 @@ import random
 import statistics
 import time
 
-from barnabas.core.clock import ManualClock
+from tests.support.manual_time import ManualClock
+
+from barnabas.core.reporting.metrics import Metrics
 from barnabas.purgatory.purgatory import DelayedOperation, Purgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
@@ -91,7 +93,7 @@ def expiry(size: int) -> None:
 
 
 def purgatory(size: int) -> None:
-    pool = Purgatory("bench", Timer(ManualClock()))
+    pool = Purgatory("bench", Timer(ManualClock()), Metrics(), 1_000)
     for index in range(size):
         pool.try_complete_else_watch(Wait(500), [("topic", index % 1_000)])
     operations = [Wait(500) for _ in range(BATCH)]

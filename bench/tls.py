@@ -50,8 +50,8 @@ from tests.support.broker import BarnabasBroker, Broker
 from tests.support.ports import free_port
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import read_response_header
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.schema.headers import read_response_header
 
 SIZE = struct.Struct(">i")
 PRODUCE_VERSION = 9

@@ -1,13 +1,13 @@
-"""What `make run` puts before the source: the same source, compiled, once there was time for that.
+"""Compiled source tree for `make run`, built in the background for the next start.
 
     python tools/compiled_tree.py .venv/compiled
 
-To compile takes a minute or more, and `make run` is for people who want to see a broker now. So it starts the
-source as it is, and compiles beside it, at the lowest priority, for the next time. The compiled tree is kept
-under the digest of what it was made from: whoever changes a line runs the line.
+A compilation takes a minute or more, and `make run` should show a broker at once. So it starts the pure
+source, and compiles at the lowest priority for the next start. The compiled tree is kept under the digest of
+its source: a changed line is never run from an old tree.
 
-Prints the tree's directory, or nothing when there is none yet; says on stderr which of the two. `pip wheel`
-compiles, just as an installation does (hatch_build.py), and BARNABAS_COMPILE=0 switches it off.
+Prints the tree's directory, or nothing if there is none yet; stderr names the code that runs. `pip wheel`
+compiles, as an installation does (hatch_build.py), and BARNABAS_COMPILE=0 disables it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from zipfile import ZipFile
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 KEPT = 2
-"""Of compiled trees: a broker may still be running on the one before."""
+"""Number of compiled trees to keep: a broker may still run on the previous one."""
 SWITCH = "BARNABAS_COMPILE"
 WHY_NOT = "why-not.txt"
-"""Is all of a tree that could not be compiled."""
+"""File that marks a tree whose compilation failed."""
 
 
 def digest_of(repository: Path) -> str:
-    """Of everything that decides what the compiled tree is like."""
+    """Digest of all files that determine the compiled tree."""
     digest = hashlib.sha256(str(sysconfig.get_config_var("EXT_SUFFIX")).encode())
     for file in [
         repository / "pyproject.toml",
@@ -45,7 +45,7 @@ def digest_of(repository: Path) -> str:
 
 
 def find_or_begin(repository: Path, home: Path) -> str:
-    """The directory of the compiled tree, or "" when the source has to do."""
+    """Directory of the compiled tree, or "" if the pure source must run."""
     if os.environ.get(SWITCH) == "0":
         return ""
     tree = home / digest_of(repository)
@@ -58,19 +58,19 @@ def find_or_begin(repository: Path, home: Path) -> str:
     home.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, __file__, "--build", str(repository), str(tree)]
     with (home / "build.log").open("ab") as log:
-        # In a session of its own, so that the Ctrl-C that ends the broker does not end it.
+        # In a session of its own, so that the Ctrl-C that ends the broker does not end the compilation.
         subprocess.Popen(  # noqa: S603 - ourselves
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     say(
-        "running as pure Python; what every request passes through is compiled meanwhile, once, for the next "
-        f"start (a minute or two in the background, {home}/build.log; {SWITCH}=0 switches it off)"
+        "running as pure Python; the hot modules are compiled once in the background, for the next start "
+        f"(a minute or two; log in {home}/build.log; {SWITCH}=0 switches it off)"
     )
     return ""
 
 
 def build(repository: Path, tree: Path) -> None:
-    """Compile, unless somebody is at it; what comes of it is there all at once."""
+    """Compile, unless another process does; the finished tree appears at once."""
     os.nice(19)
     with (tree.parent / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=tree.parent) as scratch:
         try:
@@ -79,7 +79,7 @@ def build(repository: Path, tree: Path) -> None:
             return
         if tree.is_dir():
             return
-        # A copy: the build leaves files beside what it builds from, and somebody may be editing that.
+        # A copy: the build leaves files beside its source, and an editor may change the source meanwhile.
         copy, unpacked = Path(scratch, "copy"), Path(scratch, "unpacked")
         unpacked.mkdir()
         for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
@@ -98,10 +98,10 @@ def build(repository: Path, tree: Path) -> None:
             subprocess.run([sys.executable, "-m", "compileall", "-q", str(unpacked)], check=False)  # noqa: S603
         elif not wheels:
             log = tree.parent / "build.log"
-            why_not = f"compiling did not work ({log} says why; remove {tree} to have it tried again)"
+            why_not = f"the compilation failed (see {log}; remove {tree} to try again)"
             (unpacked / WHY_NOT).write_text(why_not)
         else:
-            return  # changed while it was copied: the next start sees to it
+            return  # the source changed during the copy: the next start compiles again
         unpacked.rename(tree)
         trees = sorted((one for one in tree.parent.iterdir() if len(one.name) == 16), key=os.path.getmtime)
         for old in trees[:-KEPT]:

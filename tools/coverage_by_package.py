@@ -1,7 +1,7 @@
-"""How much of each package the tests run, from the data that `make coverage` has just measured.
+"""Coverage per package, from the data of `make coverage`.
 
-Lines and branches together, as coverage counts them; what runs only in other processes (brokers that a
-scenario starts, Spark's workers) is not in it.
+Lines and branches together, as coverage counts them. Code in other processes (brokers that a scenario starts,
+Spark's workers) does not count.
 """
 
 from __future__ import annotations

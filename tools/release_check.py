@@ -1,10 +1,10 @@
-"""`make release-check`: what would be published, built and tried before anybody publishes it.
+"""`make release-check`: build the release artifacts and try them before publication.
 
-The sdist and both wheels are built (the wheels from the sdist, as an index's users get it): the pure one,
-which runs everywhere, and the compiled one of this platform. Their metadata and long description are
-checked, and each wheel is installed into an environment of its own, where the broker must start, serve a
-record and stop, say which code runs, and have what `--help` cites. An installation must not fail where the
-compiler is missing or does not work: the wheel is the pure one then.
+The script builds the sdist, and both wheels from it, as users of an index get them: the pure one, which runs
+everywhere, and the compiled one of this platform. It checks their metadata and long description. It installs
+each wheel into a fresh environment, where the broker must start, serve a record, stop, name its build, and
+have the files that `--help` cites. An installation must not fail where the compiler is missing or broken: the
+wheel is pure then.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from zipfile import ZipFile
 REPOSITORY = Path(__file__).resolve().parents[1]
 BUILD = (sys.executable, "-m", "build")
 WHEELS = {"0": "pure Python", "1": "compiled"}
-"""What `barnabas --version` says, by BARNABAS_COMPILE (hatch_build.py)."""
+"""Build name in `barnabas --version`, by BARNABAS_COMPILE (hatch_build.py)."""
 WITHOUT_COMPILER = ("no-such-compiler", "false")
-"""As CC: one that is missing, and one that fails."""
+"""Values of CC: a missing compiler, and a failing one."""
 SHIPPED = ("barnabas/docs/CONFIG.md", "barnabas/docs/pipeline.schema.json", "barnabas/py.typed")
 
 TRY_IT = """
@@ -63,13 +63,13 @@ def try_wheel(wheel: Path, environment: Path, code: str) -> None:
     run(python, "-m", "pip", "install", "--quiet", "-c", constraints, str(wheel), cwd=environment)
     version = run(str(environment / "bin" / "barnabas"), "--version", cwd=environment)
     if f"({code})" not in version:
-        sys.exit(f"{wheel.name} is to be {code}, and says {version.strip()}")
+        sys.exit(f"{wheel.name} should be {code}, but its version is {version.strip()}")
     run(python, "-c", TRY_IT, cwd=environment)
 
 
 def run(*command: str, cwd: Path = REPOSITORY, **variables: str) -> str:
-    """What the command printed, which is also shown."""
-    # The wheel is to be tried, not the source that this script lies beside.
+    """Run and show a command; returns its output."""
+    # The wheel is under test, not the source beside this script.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
     done = subprocess.run(command, cwd=cwd, env=clean, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - commands of our own
     sys.stdout.write(done.stdout)
