@@ -1,9 +1,9 @@
-"""`make demo`: a broker, a clickstream, two pipelines on Spark, and a chart of what they count.
+"""`make demo`: a broker, a clickstream, two pipelines on Spark, and a chart of their counts.
 
-Everything is real and temporary: the broker listens on a free port of this machine and keeps its
-data in a directory that goes away. One pipeline cleans events into Parquet files and sets bad
-ones aside; the other counts clicks per page and window, exactly once, into a topic, which the
-chart reads back. It ends by itself DEMO_SECONDS (60) after the first counts, or with Ctrl-C.
+Everything is real and temporary: the broker listens on a free port of this machine, and its data directory is
+deleted at the end. One pipeline cleans events into Parquet files and sends bad ones to a dead-letter topic.
+The other counts clicks per page and window, exactly once, into a topic, which the chart reads. The demo ends
+DEMO_SECONDS (60) after the first counts, or with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from barnabas.cli.stages import Stages
-from barnabas.client.cluster_client import ClusterClient
-from barnabas.client.consumer import Consumer, list_offsets
-from barnabas.client.producer import OutgoingRecord, Producer
+from barnabas.cli.support.progress import Stages
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.consumer import Consumer, list_offsets
+from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.endpoints import Endpoint
-from barnabas.pipelines.progress import Progress
-from barnabas.pipelines.spark.run import Run
+from barnabas.pipelines.spark.context.run_context import Run
+from barnabas.pipelines.spark.jvm.session import SparkMissing, open_session
 from barnabas.pipelines.spark.runner import RunningPipeline, start_pipeline
-from barnabas.pipelines.spark.session import SparkMissing, open_session
 from barnabas.pipelines.spec.validation import load_document
+from barnabas.pipelines.state.progress import Progress
 from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.testing.broker import run_broker
 
@@ -85,7 +85,7 @@ COUNT: dict[str, Any] = {
 
 
 class Clickstream(threading.Thread):
-    """Writes clicks, and reads the counts back, until told to stop."""
+    """Thread that writes clicks and reads the counts, until `stop`."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -106,7 +106,7 @@ class Clickstream(threading.Thread):
             self.join()
 
     def clicks(self) -> Counter[str]:
-        """Per page, over all windows, as the topic says."""
+        """Clicks per page over all windows, from the topic."""
         total: Counter[str] = Counter()
         for (page, _), count in self.windows.items():
             total[page] += count
@@ -178,7 +178,7 @@ def show(
     running: list[RunningPipeline],
     seconds: float,
 ) -> None:
-    """The seconds count from the first results on: how long Spark takes to get there differs much."""
+    """Show the chart for `seconds` after the first results: the start of Spark takes a varying time."""
     begun = time.perf_counter()
     end = None
     restarts = RESTARTS_MAX
@@ -190,7 +190,7 @@ def show(
                     continue
                 if restarts == 0:
                     return
-                # A busy machine: Spark gives a Python worker ten seconds to start.
+                # On a busy machine a worker may miss Spark's limit of ten seconds to start.
                 restarts -= 1
                 pipeline.stop()
                 running[at] = _start(pipeline.run, latest)
@@ -202,7 +202,7 @@ def show(
 
 
 def _waited_for(latest: dict[str, Progress], seconds: float) -> str:
-    """Why there are no counts yet."""
+    """Reason why there are no counts yet."""
     what = "the first counts" if latest else "Spark's first micro-batches"
     return f"waiting for {what}, {seconds:.0f} s …"
 
@@ -239,7 +239,7 @@ def _start(run: Run, latest: dict[str, Progress]) -> RunningPipeline:
 
 
 def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path, seconds: float) -> bool:
-    """Whether both pipelines ran to the end."""
+    """Run both pipelines; returns whether both ran to the end."""
     out = scratch / "clicks"
     latest: dict[str, Progress] = {}
     running = [

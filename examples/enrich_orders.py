@@ -1,6 +1,7 @@
-"""Orders joined with their customers' segment, in Python: a function of yours from DataFrame to DataFrame.
+"""Orders joined with their customers' segment, with a user's function from DataFrame to DataFrame.
 
-Run it with `python examples/enrich_orders.py 127.0.0.1:9092 segments.csv`; it reads what there is and ends.
+Run it with `python examples/enrich_orders.py 127.0.0.1:9092 segments.csv`. It reads the available records and
+ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def large_orders(orders: DataFrame) -> DataFrame:
     return worth.select("id", "customer", "segment", "amount")
 
 
-def pipeline(bootstrap: str, segments: str, state: str = "barnabas-pipelines") -> Pipeline:
+def pipeline(bootstrap: str, segments: str, state: str | None = None) -> Pipeline:
     return Pipeline(
         name="enrich-orders",
         source={"type": "topic", "topics": "orders", "schema": "id BIGINT, customer STRING, cents BIGINT"},
