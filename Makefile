@@ -7,13 +7,18 @@ CHAOS_BROKERS ?= 3
 CHAOS_OPTIONS ?=
 SECONDS ?= 60
 SEED ?= 1
+FUZZ_INPUTS ?= 2000000
+FUZZ_REQUESTS ?= 20000
+FUZZ_PROCESSES ?= 1
+FUZZ_SIMULATED ?= 5000
+FUZZ_GUIDED ?= 0
 # An editable install is not compiled, and needs nothing to compile with.
 PIP    := BARNABAS_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # The source as it is, or compiled once that has been done: tools/compiled_tree.py.
 RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)" $(BIN)/barnabas
 
 .PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams codecs coverage
-.PHONY: simulate simulate-bugs wheel unpacked-wheel test-compiled
+.PHONY: simulate simulate-bugs fuzz fuzz-bugs wheel unpacked-wheel test-compiled
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -70,6 +75,16 @@ simulate: $(VENV)/.dev ## whole brokers in a simulated world for SECONDS (60) fr
 
 simulate-bugs: $(VENV)/.dev ## plant bugs one by one, and see after how many seeds the simulator finds each
 	PYTHONPATH=src $(BIN)/python -m tests.simulation.bugs
+
+$(VENV)/.fuzz: pyproject.toml constraints.txt | $(VENV)/.dev
+	$(PIP) -e '.[fuzz]' || echo "no Atheris for this Python: the fuzzer runs without coverage"
+	touch $@
+
+fuzz: $(VENV)/.fuzz ## bytes and requests that no client sends, judged, from SEED (1): docs/FUZZING.md
+	PYTHONPATH=src $(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --guided $(FUZZ_GUIDED) --simulated $(FUZZ_SIMULATED) --requests $(FUZZ_REQUESTS) --processes $(FUZZ_PROCESSES) --seed $(SEED)
+
+fuzz-bugs: $(VENV)/.dev ## plant bugs one by one, and write into docs/FUZZING.md how soon the fuzzer catches each
+	PYTHONPATH=src $(BIN)/python -m tests.fuzz.hunt
 
 kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipeline on Spark, on Barnabas and on Apache Kafka
 	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker barnabas

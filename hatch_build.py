@@ -1,14 +1,14 @@
-"""The wheel of one platform: the same source, with its hot modules compiled by mypyc.
+"""Build hook for the wheel of one platform: the same source, with its hot modules compiled by mypyc.
 
-    pip install .                   compiles where a C compiler is, and otherwise installs the source as it is
-    BARNABAS_COMPILE=0 pip install .                    does not try
-    BARNABAS_COMPILE=1 pip install .                    fails where it cannot (`make wheel`)
+    pip install .                       compiles if there is a C compiler, else installs the pure source
+    BARNABAS_COMPILE=0 pip install .    does not compile
+    BARNABAS_COMPILE=1 pip install .    fails if it cannot compile (`make wheel`)
 
-A copy of the source is made, the codecs of the hot APIs are written out in it (`barnabas.protocol.writing`),
-and the modules that pyproject.toml lists are compiled. The wheel has both: what is compiled is imported
-instead of the file beside it, which stays for readers and tracebacks. Whatever fails on the way costs the
-speed and not the installation: one line says why, and the wheel is the one that is the same everywhere.
-An editable install is the source and never compiled.
+The build copies the source, writes the codecs of the hot APIs into the copy
+(`barnabas.protocol.codecs.writing`) and compiles the modules that pyproject.toml lists. The wheel has both:
+Python imports the compiled module, and the source file beside it serves readers and tracebacks. A failed
+compilation costs speed and not the installation: one line gives the reason, and the wheel is pure. An
+editable install is never compiled.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SWITCH = "BARNABAS_COMPILE"
 REQUIREMENTS = ["mypy>=2.4", "setuptools>=75"]
 OPTIMIZE = "1"
-"""The C compiler's level, as measured (bench/RESULTS.md); what is compiled mostly calls the interpreter."""
+"""Optimization level of the C compiler, as measured (bench/RESULTS.md): compiled code mostly calls the
+interpreter."""
 
 
 class CompiledWheel(BuildHookInterface):  # type: ignore[type-arg]
     def dependencies(self) -> list[str]:
-        """What the build needs besides: nothing where it is not going to compile."""
+        """Build requirements of the compilation; none if the build does not compile."""
         return REQUIREMENTS if is_demanded() or obstacle() is None else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -57,11 +58,13 @@ class CompiledWheel(BuildHookInterface):  # type: ignore[type-arg]
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(Path(self.root) / "src", tree, ignore=shutil.ignore_patterns("__pycache__"))
         codecs = tree / "barnabas" / "protocol" / "codecs"
-        run_in(tree, "-m", "barnabas.protocol.writing", str(codecs))
+        run_in(tree, "-m", "barnabas.protocol.codecs.writing", str(codecs))
         modules = files_of(tree / "barnabas", self.config["modules"])
-        # In a process of its own: mypyc ends the one that it runs in when it cannot do something.
+        # In a child process: mypyc exits on an unsupported construct.
         run_in(tree, str(Path(__file__).resolve()), *(str(module.relative_to(tree)) for module in modules))
-        for built in [*tree.rglob("*.so"), *codecs.glob("[a-z]*.py")]:
+        source = Path(self.root) / "src"
+        written = [each for each in codecs.glob("*.py") if not (source / each.relative_to(tree)).exists()]
+        for built in [*tree.rglob("*.so"), *written]:
             build_data["force_include"][str(built)] = str(built.relative_to(tree))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
@@ -72,11 +75,11 @@ def is_demanded() -> bool:
 
 
 def obstacle() -> str | None:
-    """Why nothing can be compiled here."""
+    """Reason why this system cannot compile; None if it can."""
     if os.environ.get(SWITCH) == "0":
         return f"{SWITCH} is 0"
     if sys.implementation.name != "cpython" or os.name != "posix":
-        return "only CPython on POSIX systems is compiled for"
+        return "only CPython on POSIX systems can compile"
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:
         return f"there is no C compiler ({compiler})"
@@ -86,7 +89,7 @@ def obstacle() -> str | None:
 
 
 def files_of(package: Path, patterns: list[str]) -> list[Path]:
-    """The modules that pyproject.toml wants compiled: `folder/*.py`, or `folder/{one,another}.py`."""
+    """Modules that pyproject.toml lists for compilation: `folder/*.py`, or `folder/{one,another}.py`."""
     files: set[Path] = set()
     for pattern in patterns:
         head, _, rest = pattern.partition("{")
@@ -94,7 +97,9 @@ def files_of(package: Path, patterns: list[str]) -> list[Path]:
         for name in names.split(","):
             found = {file for file in package.glob(head + name + tail) if file.name != "__init__.py"}
             if not found:
-                raise FileNotFoundError(f"{head}{name}{tail} is to be compiled, and is not there")
+                raise FileNotFoundError(
+                    f"no module matches {head}{name}{tail} of the list of compiled modules"
+                )
             files |= found
     return sorted(files)
 
@@ -106,13 +111,14 @@ def run_in(tree: Path, *arguments: str) -> None:
 
 
 def compile_modules(modules: Sequence[str]) -> None:
-    """Puts each module's library beside it. Paths are relative to the tree, which is where we are."""
+    """Put the library of each module beside it. Paths are relative to the tree, the current directory."""
     from mypyc.build import mypycify  # noqa: PLC0415
     from setuptools import Distribution  # noqa: PLC0415
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
 
     class BuildInParallel(build_ext):  # type: ignore[misc]
-        """All modules are one library for setuptools, which would compile its files one after the other."""
+        """Compile the files in parallel. For setuptools all modules are one library, compiled file by
+        file."""
 
         def build_extensions(self) -> None:
             compile_some = self.compiler.compile
@@ -126,7 +132,7 @@ def compile_modules(modules: Sequence[str]) -> None:
             self.compiler.compile = compile_all
             super().build_extensions()
 
-    # Types are checked by `make check`; here they are only read, whatever else is installed.
+    # `make check` checks the types; mypyc only reads them, with any set of installed packages.
     checked = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
     extensions = mypycify([*checked, *modules], opt_level=OPTIMIZE, debug_level="0", multi_file=True)
     command = BuildInParallel(Distribution({"name": "barnabas", "ext_modules": extensions}))
