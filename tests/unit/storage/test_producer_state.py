@@ -14,7 +14,7 @@ from barnabas.core.errors import (
     TransactionCoordinatorFenced,
 )
 from barnabas.records.batch import RecordBatch
-from barnabas.records.builder import build_end_transaction_marker
+from barnabas.records.builder import build_end_transaction_marker, rebuild_batch
 from barnabas.records.record import EndTransactionMarker
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
@@ -264,6 +264,34 @@ def test_a_marker_may_raise_the_epoch(log: Log) -> None:
     with pytest.raises(InvalidProducerEpoch):
         transactional(log, 1)
     transactional(log, 0, producer_epoch=1)
+
+
+def emptied_marker(producer_epoch: int) -> RecordBatch:
+    """What compaction leaves of a marker whose time is over."""
+    marker = build_end_transaction_marker(
+        EndTransactionMarker(is_commit=False, coordinator_epoch=0),
+        producer_id=7, producer_epoch=producer_epoch, timestamp=NOW_MS, base_offset=5,
+    )  # fmt: skip
+    return RecordBatch(rebuild_batch(RecordBatch(marker), ()))
+
+
+def test_a_marker_that_compaction_has_emptied_still_fences(log: Log) -> None:
+    idempotent(log, 0)
+    state = log.producers
+    state.apply(emptied_marker(3), 5)
+    (entry,) = state.producers.values()
+    assert (entry.producer_epoch, entry.last_sequence, entry.last_timestamp) == (3, -1, NOW_MS)
+    with pytest.raises(InvalidProducerEpoch):
+        idempotent(log, 1, producer_epoch=2)
+    state.apply(emptied_marker(1), 6)
+    assert entry.producer_epoch == 3
+
+
+def test_an_emptied_marker_is_all_that_is_left_of_a_producer() -> None:
+    state = ProducerState(end_offset=0)
+    assert state.apply(emptied_marker(3), 5) is None
+    assert [(entry.producer_id, entry.producer_epoch) for entry in state.producers.values()] == [(7, 3)]
+    assert state.first_unstable_offset is None
 
 
 def test_silent_producers_are_forgotten_unless_a_transaction_is_open(bench: Bench) -> None:

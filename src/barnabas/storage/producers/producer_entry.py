@@ -70,6 +70,12 @@ class ProducerEntry:
         batches.append(BatchMetadata(batch.last_sequence, base_offset + delta, delta, timestamp))
         self.last_timestamp = timestamp
 
+    def fence(self, producer_epoch: int, timestamp: int) -> None:
+        """A later instance of the producer has this epoch, and no batch yet."""
+        self.batches.clear()
+        self.producer_epoch = producer_epoch
+        self.last_timestamp = max(self.last_timestamp, timestamp)
+
     def end_transaction(self, marker: EndTransactionMarker, producer_epoch: int, timestamp: int) -> None:
         if self.producer_epoch != producer_epoch:
             self.batches.clear()

@@ -168,6 +168,8 @@ class ProducerState:
     def _apply_marker(self, batch: RecordBatch, offset: int) -> CompletedTransaction | None:
         marker = marker_of(batch)
         if marker is None:
+            if not batch.record_count:
+                self._apply_emptied_marker(batch)
             return None
         producer_id = batch.producer_id
         self.waiting.marker_came(producer_id)
@@ -181,6 +183,18 @@ class ProducerState:
         if first_offset < 0:
             return None
         return CompletedTransaction(producer_id, first_offset, offset, not marker.is_commit)
+
+    def _apply_emptied_marker(self, batch: RecordBatch) -> None:
+        """Compaction keeps the header of a marker that holds the last epoch of its producer. Without that
+        epoch a log that is read again, as after a crash, would accept a fenced producer."""
+        entry = self.producers.get(batch.producer_id)
+        if entry is None:
+            entry = self.producers[batch.producer_id] = ProducerEntry(batch.producer_id)
+        elif batch.producer_epoch <= entry.producer_epoch or entry.current_txn_first_offset >= 0:
+            return
+        elif self._unshared is not None:
+            entry = self._own(entry)
+        entry.fence(batch.producer_epoch, batch.max_timestamp)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """Last stable offset once `completed` is replicated."""
