@@ -52,6 +52,11 @@ class ThreadBackground:
     def threads(self) -> int:
         return self._threads
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every caller has its outcome."""
+        return not self._undelivered
+
     def resize(self, threads: int) -> None:
         """Set the maximum of threads. A thread finishes its current work before it ends."""
         self._threads = threads

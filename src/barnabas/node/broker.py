@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import NamedTuple
@@ -49,6 +49,7 @@ from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.tasks import Tasks
 from barnabas.handlers import APIS
 from barnabas.network.server import Server
+from barnabas.network.transport.exchange import Dispatch
 from barnabas.network.transport.sockets import SYSTEM_SOCKETS, Sockets
 from barnabas.node.authorization import open_acls
 from barnabas.node.background_threads import ThreadBackground
@@ -98,6 +99,10 @@ class StartAbandoned(Exception):
     """The broker received a stop before its start was complete."""
 
 
+DispatchLayer = Callable[[Dispatch, MetadataCache], Dispatch]
+"""Wraps the dispatch of requests; the test kit injects faults so."""
+
+
 class LoopWork(NamedTuple):
     """Timers and threads of the event loop, from the start of the broker to its end."""
 
@@ -120,6 +125,7 @@ class Broker:
         make_workers: MakeWorkers = ThreadBackground,
         open_store: OpenCoordination | None = None,
         written_elsewhere_bytes_min: int = WRITTEN_ELSEWHERE_BYTES_MIN,
+        dispatch_layer: DispatchLayer | None = None,
     ) -> None:
         self.config = config
         self.broker_id = BrokerId(GENERATE)
@@ -137,6 +143,7 @@ class Broker:
         self._make_workers = make_workers
         self._open_store = open_store or open_coordination
         self._written_elsewhere_bytes_min = written_elsewhere_bytes_min
+        self._dispatch_layer = dispatch_layer
         self._exits = AsyncExitStack()
         self._tasks = Tasks()
         self._starting: asyncio.Task[None] | None = None
@@ -239,7 +246,10 @@ class Broker:
         log_manager.start()  # not before: an adopted topic has no settings yet, and retention would delete it
         rates = ConnectionRates(configs.clients, self.config, self._clock, server.hosts)
         loop = asyncio.get_running_loop()
-        server.start(loop, dispatcher.dispatch, sasl.gates(dispatcher.dispatch), tls, rates)
+        dispatch: Dispatch = dispatcher.dispatch
+        if self._dispatch_layer is not None:
+            dispatch = self._dispatch_layer(dispatch, metadata)
+        server.start(loop, dispatch, sasl.gates(dispatch), tls, rates)
         self._watch_loop(server, work)
         await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)

@@ -105,15 +105,44 @@ def example_of_the_readme() -> str:
     return page.partition("## Inside a pytest")[2].partition("```python\n")[2].partition("```")[0]
 
 
+def run_their_tests(directory: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(REPOSITORY / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.plugin", "-W", "error", "."],
+        cwd=directory, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
 def test_the_pytest_plugin_offers_a_broker_as_the_readme_shows(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(TESTS + example_of_the_readme())
-    environment = {"PYTHONPATH": str(REPOSITORY / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.plugin", "-W", "error", "."],
-        cwd=tmp_path, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = run_their_tests(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+
+
+FAULTY_TESTS = """
+from confluent_kafka import Producer
+
+def test_one(barnabas_broker, barnabas_topic, barnabas_faults):
+    barnabas_faults.add(api="Produce", topic=barnabas_topic, error="NOT_LEADER_OR_FOLLOWER", times=1)
+    producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap, "retry.backoff.ms": 10})
+    producer.produce(barnabas_topic, b"one")
+    assert producer.flush(30) == 0
+    assert [each.value for each in barnabas_broker.records(barnabas_topic)] == [b"one"]
+
+def test_two(barnabas_broker, barnabas_topic):
+    assert barnabas_broker.records(barnabas_topic) == []
+    assert len(barnabas_broker.faults) == 0
+    assert False, "on purpose"
+"""
+
+
+def test_rules_end_with_their_test_and_a_failed_test_shows_the_last_requests(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(FAULTY_TESTS)
+    done = run_their_tests(tmp_path)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "last requests to barnabas_broker" in done.stdout
+    assert "of rdkafka: ProduceRequest(" in done.stdout
 
 
 def test_the_plugin_is_registered_for_pytest() -> None:

@@ -15,6 +15,7 @@ WITH_ONE_SUBCLASS = {
     "barnabas.client.aio.pending_requests.Posted": "posted by itself, too",
     "barnabas.config.definitions.keys.Definition": "of topics and groups, too",
     "barnabas.coordinator.group.state.records.GroupRecord": "of every kind but one",
+    "barnabas.core.files.RealFiles": "the files of every broker outside of tests",
     "barnabas.node.main.StartupFailed": "an error with a more specific subclass",
     "barnabas.pipelines.spark.formats.registry.RegistryError": "an error with a more specific subclass",
     "barnabas.pipelines.spark.context.run_context.Away": "an error with a more specific subclass",

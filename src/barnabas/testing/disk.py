@@ -1,0 +1,99 @@
+"""The disk of a test's broker, which can be full, broken or slow.
+
+    broker.disk.fail("ENOSPC", under="orders-0")   # writes of that log fail
+    broker.disk.stall()                            # writes and syncs wait
+    broker.disk.heal()
+
+Everything else is real: the files are those of the operating system.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import Final
+
+from barnabas.core.files import DataFile, RealFiles
+
+_STALL_S_MAX: Final = 60.0
+"""A test that forgets to heal the disk ends all the same."""
+
+
+class Disk(RealFiles):
+    """Files of a test's broker. Faults apply to writes and syncs of paths that contain `under`."""
+
+    def __init__(self) -> None:
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._errno = 0
+        self._under = ""
+        self.refused = 0
+        """Writes and syncs that failed."""
+
+    def fail(self, name: str = "EIO", *, under: str = "") -> None:
+        """Let writes fail with an error of the operating system: "ENOSPC", "EIO", "EROFS", …"""
+        number = getattr(errno, name, None)
+        if not isinstance(number, int):
+            raise ValueError(f"there is no error {name!r}: write it like ENOSPC or EIO")
+        self._under, self._errno = under, number
+
+    def stall(self, *, under: str = "") -> None:
+        """Let writes wait until `heal`, for a minute at most."""
+        self._under = under
+        self._flowing.clear()
+
+    def heal(self) -> None:
+        self._errno = 0
+        self._flowing.set()
+
+    def check(self, path: str) -> None:
+        """Wait or raise OSError, as the fault says."""
+        if self._under not in path:
+            return
+        if not self._flowing.is_set():
+            self._flowing.wait(_STALL_S_MAX)
+        if self._errno:
+            self.refused += 1
+            raise OSError(self._errno, os.strerror(self._errno), path)
+
+    def open(self, path: str, *, create: bool = False) -> DataFile:
+        if create:
+            self.check(path)
+        return _FaultyFile(super().open(path, create=create), path, self)
+
+    def write(self, path: str, content: bytes) -> None:
+        self.check(path)
+        super().write(path, content)
+
+    def replace(self, path: str, content: bytes) -> None:
+        self.check(path)
+        super().replace(path, content)
+
+    def sync(self, path: str) -> None:
+        self.check(path)
+        super().sync(path)
+
+
+class _FaultyFile:
+    __slots__ = ("_disk", "_file", "_path", "fileno", "read_at", "read_now")
+
+    def __init__(self, file: DataFile, path: str, disk: Disk) -> None:
+        self._file = file
+        self._path = path
+        self._disk = disk
+        self.fileno = file.fileno
+        self.read_at = file.read_at
+        self.read_now = file.read_now
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> int:
+        self._disk.check(self._path)
+        return self._file.write_at(position, data)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._disk.check(self._path)
+        self._file.truncate(size_bytes)
+
+    def sync(self) -> None:
+        self._disk.check(self._path)
+        self._file.sync()

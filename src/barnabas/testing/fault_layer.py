@@ -1,0 +1,280 @@
+"""Fault layer between the network and the dispatcher of a test's broker.
+
+A broker outside of tests has no such layer, so rules cost it nothing. A request that no rule hits passes
+unchanged. For one that is hit, the dispatcher gets an exchange of its own, whose connection is a
+`_HitConnection`: the layer changes or drops the response, and the real connection does everything else.
+
+**Errors for single partitions.** The selected partitions are taken out of the request, the broker handles the
+others, and the error responses are merged into its response.
+
+**Fetch sessions.** An incremental Fetch does not name its partitions. While a rule selects topics of Fetch,
+the layer ends the client's session (FETCH_SESSION_ID_NOT_FOUND) and opens none, as a broker without free
+slots does. Clients then name every partition in every Fetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+from barnabas.cluster.metadata.cache import MetadataCache
+from barnabas.core.errors import FetchSessionIdNotFound, KafkaError
+from barnabas.core.ids import Uuid
+from barnabas.core.regions import FileRegion
+from barnabas.core.steps import Sliced, advance
+from barnabas.handlers import APIS
+from barnabas.network.transport.exchange import AnswerSink, Dispatch, Exchange, Loan, Part
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import MalformedMessage
+from barnabas.protocol.messages import request_class, response_class
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.protocol.schema.headers import (
+    encode_request,
+    encode_response_in_slices,
+    read_request_header,
+    read_response_header,
+)
+from barnabas.protocol.schema.message import Message
+from barnabas.requests.default_error_response import refusal
+from barnabas.security.identity.principal import KafkaPrincipal
+from barnabas.testing.fault_rules import FaultRule, Faults
+from barnabas.testing.fault_selection import merge
+from barnabas.testing.inspection import CLIENT_ID
+from barnabas.testing.request_log import RequestLog
+
+logger = logging.getLogger(__name__)
+
+
+class _Asked(NamedTuple):
+    """One request, decoded."""
+
+    api_key: ApiKey
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Message
+
+    def frame(self) -> memoryview:
+        parts = encode_request(self.api_key, self.version, self.correlation_id, self.client_id, self.message)
+        return memoryview(bytearray(_joined(parts)))
+
+    def refused(self, error: KafkaError) -> Message:
+        """Response that refuses everything that the request names."""
+        api = APIS.get(self.api_key, self.version)
+        make: Callable[..., Any] = refusal if api is None or api.refused is None else api.refused
+        answer = make(self.message, error, self.version)
+        return answer if isinstance(answer, Message) else _run(answer)
+
+    def encoded(self, answer: Message) -> list[Part]:
+        parts: list[Part] = _run(encode_response_in_slices(self.correlation_id, answer, self.version))
+        return parts
+
+    def decoded(self, parts: Sequence[Part]) -> Message:
+        frame = memoryview(_joined(parts))
+        _, position = read_response_header(frame, self.api_key, self.version)
+        message, _ = response_class(self.api_key).decoder(self.version)(frame, position)
+        return message
+
+
+class FaultLayer:
+    """Dispatch that applies the rules of a test, and remembers what clients asked."""
+
+    def __init__(
+        self, faults: Faults, requests: RequestLog, dispatch: Dispatch, metadata: MetadataCache
+    ) -> None:
+        self._faults = faults
+        self._requests = requests
+        self._dispatch = dispatch
+        self._metadata = metadata
+
+    def __call__(self, exchange: Exchange, frame: memoryview) -> None:
+        if not _is_own(frame):
+            self._requests.add(frame)
+            if self._faults:
+                try:
+                    asked = _decoded_request(frame)
+                except (MalformedMessage, ValueError):
+                    asked = None  # the dispatcher refuses it
+                if asked is not None and self._apply(exchange, asked):
+                    return
+        self._dispatch(exchange, frame)
+
+    def _apply(self, exchange: Exchange, asked: _Asked) -> bool:
+        """Whether the request is answered by a rule, or by the dispatcher on the terms of a rule."""
+        for rule in self._faults:
+            if not rule.covers(asked.api_key, asked.version, asked.client_id):
+                continue
+            if not rule.selection.names_group_of(asked.message):
+                continue
+            if isinstance(asked.message, FetchRequest) and rule.selection.is_of_elements:
+                if asked.message.session_epoch > 0:
+                    exchange.respond(asked.encoded(asked.refused(FetchSessionIdNotFound("a test's fault"))))
+                    return True
+                asked = asked._replace(message=_without_session(asked.message))
+            selected, others = rule.selection.split(asked.message, self._name_of)
+            if selected is not None and rule.take():
+                self._hit(rule, exchange, asked, selected, others)
+                return True
+        return False
+
+    def _name_of(self, topic_id: Uuid) -> str | None:
+        found = self._metadata.topic_by_id(topic_id)
+        return None if found is None else found.name
+
+    def _hit(
+        self, rule: FaultRule, exchange: Exchange, asked: _Asked, selected: Message, others: Message | None
+    ) -> None:
+        effect = rule.effect
+        logger.info("%s hits %s v%d of %s", rule, asked.api_key.camel_name, asked.version, asked.client_id)
+        if effect.drop == "before":
+            exchange.close(f"{rule}")
+            return
+        if effect.delay_ms:
+            exchange.hold()
+            asyncio.get_running_loop().call_later(
+                effect.delay_ms / 1_000, self._proceed, rule, exchange, asked, selected, others
+            )
+        else:
+            self._proceed(rule, exchange, asked, selected, others)
+
+    def _proceed(
+        self, rule: FaultRule, exchange: Exchange, asked: _Asked, selected: Message, others: Message | None
+    ) -> None:
+        if exchange.connection.closed:
+            return
+        effect, refused = rule.effect, None
+        if effect.error is not None:
+            refused = asked._replace(message=selected).refused(effect.error(f"injected by {rule}"))
+            if others is None:
+                self._respond(rule, exchange, asked, refused)
+                return
+            asked = asked._replace(message=others)
+        connection = _HitConnection(
+            exchange, lambda inner: self._answered(rule, exchange, asked, refused, inner)
+        )
+        self._dispatch(Exchange(connection, exchange.received_ms), asked.frame())
+
+    def _answered(
+        self, rule: FaultRule, exchange: Exchange, asked: _Asked, refused: Message | None, inner: Exchange
+    ) -> None:
+        parts = inner.parts
+        assert parts is not None
+        exchange.total_time = inner.total_time
+        if rule.effect.drop == "after":
+            exchange.close(f"{rule}")
+        elif not parts:
+            exchange.respond_nothing()
+        elif refused is None and not rule.effect.throttle_ms:
+            exchange.respond(parts)
+        else:
+            answer = asked.decoded(parts)
+            self._respond(rule, exchange, asked, answer if refused is None else merge(answer, refused))
+
+    def _respond(self, rule: FaultRule, exchange: Exchange, asked: _Asked, answer: Message) -> None:
+        throttle_ms = rule.effect.throttle_ms
+        if throttle_ms:
+            if hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = throttle_ms
+            exchange.connection.throttle(throttle_ms)
+        if isinstance(asked.message, ProduceRequest) and asked.message.acks == 0:
+            exchange.close(f"{rule}: a producer with acks=0 learns of an error only so")
+        else:
+            exchange.respond(asked.encoded(answer))
+
+
+class _HitConnection:
+    """The connection of a request that a rule has hit: the real one, but for the response."""
+
+    def __init__(self, outer: Exchange, answered: Callable[[Exchange], None]) -> None:
+        self._outer = outer
+        self._connection: AnswerSink = outer.connection
+        self._answered = answered
+        self.connection_id = self._connection.connection_id
+        self.listener_name = self._connection.listener_name
+        self.security_protocol = self._connection.security_protocol
+        self.peer_host = self._connection.peer_host
+        self.local_host = self._connection.local_host
+        self.local_port = self._connection.local_port
+
+    @property
+    def session(self) -> object:
+        return self._connection.session
+
+    @session.setter
+    def session(self, session: object) -> None:
+        self._connection.session = session
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        return self._connection.principal
+
+    @property
+    def closed(self) -> bool:
+        return self._connection.closed
+
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        self._connection.authenticated(principal)
+
+    def others_served_since_last_call(self) -> bool:
+        return self._connection.others_served_since_last_call()
+
+    def throttle(self, delay_ms: float) -> None:
+        self._connection.throttle(delay_ms)
+
+    def when_closed(self, action: Callable[[], None]) -> None:
+        self._connection.when_closed(action)
+
+    def answered(self, exchange: Exchange) -> None:
+        self._answered(exchange)
+
+    def hold(self) -> None:
+        self._outer.hold()
+
+    def keep(self, frame: memoryview) -> memoryview:
+        return frame  # it is a copy already
+
+    def lend(self) -> Loan | None:
+        return None
+
+    def refuse(self, reason: str) -> None:
+        self._outer.close(reason)
+
+
+def _is_own(frame: memoryview) -> bool:
+    """Whether the kit itself asks."""
+    try:
+        return read_request_header(frame).client_id == CLIENT_ID
+    except MalformedMessage:
+        return False
+
+
+def _decoded_request(frame: memoryview) -> _Asked | None:
+    """The request, or None if the broker does not serve it. Its bytes are its own."""
+    header = read_request_header(frame)
+    if APIS.get(header.api_key, header.api_version) is None:
+        return None
+    api_key = ApiKey(header.api_key)
+    decode = request_class(api_key).decoder(header.api_version)
+    message, _ = decode(memoryview(bytearray(frame)), header.body_position)
+    return _Asked(api_key, header.api_version, header.correlation_id, header.client_id, message)
+
+
+def _without_session(request: FetchRequest) -> FetchRequest:
+    changed = copy(request)
+    changed.session_id, changed.session_epoch, changed.forgotten_topics_data = 0, -1, []
+    return changed
+
+
+def _joined(parts: Sequence[Part]) -> bytes:
+    return b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
+
+
+def _run(work: Sliced[Any]) -> Any:
+    """The result of work in slices, in one go: a test's broker may wait."""
+    while (ended := advance(work)) is None:
+        pass
+    return ended.result

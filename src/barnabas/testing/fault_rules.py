@@ -1,0 +1,238 @@
+"""Fault rules: which requests of clients go wrong, how, and how often.
+
+    broker.faults.add(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=3)
+    broker.faults.add(api="Produce", drop="after")            # the work is done, the response is lost
+    rule = broker.faults.add(api="Fetch", delay="2s", client_id="slow-reader")
+    rule.wait_for_hits(1)
+
+A rule matches a request if everything matches that the rule names. The first rule that matches is applied, in
+the order in which they were added. `after` matches pass unharmed, then `times` are hit, each with
+`probability`, drawn from `seed`. A rule that has used up its hits stays in the list and does nothing.
+
+Rules are added by the thread of the test and applied on the broker's loop, so one lock guards them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Literal
+
+from barnabas.core.errors import KafkaError
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.testing.fault_selection import Selection
+
+HIT_TIMEOUT_S: Final = 30.0
+Drop = Literal["before", "after"]
+
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What happens to a request that a rule hits."""
+
+    error: type[KafkaError] | None
+    """The selected elements get this error and are not handled; the broker serves all others."""
+    drop: Drop | None
+    """The connection closes before the work, or after it instead of the response."""
+    delay_ms: int
+    """The request waits this long before it is handled, and the connection with it."""
+    throttle_ms: int
+    """The response says that the client is above its quota, and the connection is not read meanwhile."""
+
+
+class FaultRule:
+    """One rule. `hits` and `matches` count requests; `remove` takes the rule away."""
+
+    def __init__(
+        self,
+        owner: Faults,
+        effect: Effect,
+        selection: Selection,
+        *,
+        api: ApiKey | None,
+        version: int | None,
+        client_id: str | None,
+        times: int | None,
+        after: int,
+        probability: float,
+        seed: int,
+    ) -> None:
+        self.effect = effect
+        self.selection = selection
+        self.api = api
+        self.version = version
+        self.client_id = client_id
+        self.matches = 0
+        """Requests that matched, hit or not."""
+        self.hits = 0
+        self._owner = owner
+        self._times = times
+        self._after = after
+        self._probability = probability
+        self._random = Random(seed)  # noqa: S311 - the same faults for the same seed
+
+    def covers(self, api_key: int, version: int, client_id: str | None) -> bool:
+        """Whether the header of a request matches; its elements are looked at afterwards."""
+        return (
+            (self.api is None or self.api == api_key)
+            and (self.version is None or self.version == version)
+            and (self.client_id is None or self.client_id == client_id)
+        )
+
+    def take(self) -> bool:
+        """Count a request that matches, and tell whether it is hit."""
+        with self._owner.changed:
+            self.matches += 1
+            spent = self._times is not None and self.hits >= self._times
+            if self.matches <= self._after or spent or self._random.random() >= self._probability:
+                return False
+            self.hits += 1
+            self._owner.changed.notify_all()
+            return True
+
+    def wait_for_hits(self, count: int = 1, timeout_s: float = HIT_TIMEOUT_S) -> None:
+        """Block until the rule has hit `count` requests, or raise TimeoutError."""
+        with self._owner.changed:
+            if not self._owner.changed.wait_for(lambda: self.hits >= count, timeout_s):
+                raise TimeoutError(f"{self} hit {self.hits} requests in {timeout_s:g} s, not {count}")
+
+    async def hit(self, count: int = 1, timeout_s: float = HIT_TIMEOUT_S) -> None:
+        """`wait_for_hits` for a test on an event loop."""
+        await asyncio.to_thread(self.wait_for_hits, count, timeout_s)
+
+    def remove(self) -> None:
+        self._owner.remove(self)
+
+    def __str__(self) -> str:
+        named = {
+            "api": None if self.api is None else self.api.camel_name,
+            **self.selection._asdict(),
+            "client_id": self.client_id,
+            "version": self.version,
+            "error": None if self.effect.error is None else self.effect.error.protocol_name(),
+            "drop": self.effect.drop,
+            "delay_ms": self.effect.delay_ms or None,
+            "throttle_ms": self.effect.throttle_ms or None,
+            "times": self._times,
+        }
+        return f"fault({', '.join(f'{name}={value}' for name, value in named.items() if value is not None)})"
+
+
+class Faults:
+    """The rules of one broker, in their order."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._rules: tuple[FaultRule, ...] = ()
+
+    def add(
+        self,
+        *,
+        api: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+        version: int | None = None,
+        error: str | int | None = None,
+        drop: Drop | None = None,
+        delay: str | float = 0,
+        throttle: str | float = 0,
+        times: int | None = None,
+        after: int = 0,
+        probability: float = 1.0,
+        seed: int = 0,
+    ) -> FaultRule:
+        """Add a rule. `delay` and `throttle` are texts such as "500ms" or seconds.
+
+        Raises ValueError for a rule that could never have an effect.
+        """
+        effect = Effect(
+            error=None if error is None else _error_named(error),
+            drop=drop,
+            delay_ms=milliseconds(delay),
+            throttle_ms=milliseconds(throttle),
+        )
+        if effect == Effect(None, None, 0, 0):
+            raise ValueError("a fault needs an effect: error, drop, delay or throttle")
+        if drop not in (None, "before", "after"):
+            raise ValueError(f"drop={drop!r}: write 'before' or 'after' (the work)")
+        if drop is not None and error is not None:
+            raise ValueError("a dropped connection carries no error: give either error or drop")
+        if not 0 < probability <= 1:
+            raise ValueError(f"probability={probability}: write a number above 0 and up to 1")
+        if (times is not None and times < 1) or after < 0:
+            raise ValueError(
+                f"times={times}, after={after}: a rule hits once or more, after 0 or more matches"
+            )
+        rule = FaultRule(
+            self,
+            effect,
+            Selection(topic, partition, group),
+            api=None if api is None else _api_named(api),
+            version=version,
+            client_id=client_id,
+            times=times,
+            after=after,
+            probability=probability,
+            seed=seed,
+        )
+        with self.changed:
+            self._rules = (*self._rules, rule)
+        return rule
+
+    def remove(self, rule: FaultRule) -> None:
+        """Take a rule away; one that is gone already is no error."""
+        with self.changed:
+            self._rules = tuple(each for each in self._rules if each is not rule)
+
+    def clear(self) -> None:
+        with self.changed:
+            self._rules = ()
+
+    def __iter__(self) -> Iterator[FaultRule]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+
+def milliseconds(text: str | float) -> int:
+    """A duration: "500ms", "45s", "10m", "2h", or a number of seconds."""
+    if isinstance(text, int | float):
+        if text < 0:
+            raise ValueError(f"{text} is no duration: it is negative")
+        return round(text * 1_000)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
+    if found is None or found[2] not in _UNITS_MS:
+        raise ValueError(f"{text!r} is no duration: write it like 500ms, 45s, 10m or 2h")
+    return round(float(found[1]) * _UNITS_MS[found[2]])
+
+
+def _api_named(name: str) -> ApiKey:
+    known = {each.camel_name: each for each in ApiKey}
+    found = known.get(name)
+    if found is None:
+        raise ValueError(f"there is no API {name!r}{_hint(name, known)}")
+    return found
+
+
+def _error_named(name: str | int) -> type[KafkaError]:
+    known = {each.protocol_name(): each for each in KafkaError.by_code.values()}
+    found = KafkaError.by_code.get(name) if isinstance(name, int) else known.get(name)
+    if found is None:
+        hint = "" if isinstance(name, int) else _hint(name, known)
+        raise ValueError(f"there is no error {name!r}{hint}")
+    return found
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
