@@ -27,7 +27,6 @@ from barnabas.core.errors import (
     InvalidTimestamp,
     KafkaError,
     MessageTooLarge,
-    UnsupportedCompressionType,
 )
 from barnabas.core.limits import (
     INSPECTED_BYTES_MAX,
@@ -132,19 +131,12 @@ def validate_produce(
     *,
     settings: ValidationSettings,
     now_ms: int,
-    zstd_allowed: bool = True,
 ) -> ValidatedRecords:
-    """Validate the records that a client sends to one partition.
-
-    `records` may be patched in place. `zstd_allowed` is false for produce requests before v7, whose consumers
-    might not know the codec.
-    """
+    """Validate the records that a client sends to one partition. `records` may be patched in place."""
     batch = _only_batch(records)
     produced = batch.buffer
     assert not isinstance(produced, bytes)
     codec = batch.attributes & CODEC_MASK
-    if not zstd_allowed and codec == Codec.ZSTD:
-        raise UnsupportedCompressionType("Produce requests before version 7 must not use ZStandard")
     if batch.base_offset != 0:
         raise InvalidRecord(f"The base offset of a record batch should be 0, but it is {batch.base_offset}")
     if batch.size_bytes > settings.max_message_bytes:

@@ -26,7 +26,7 @@ from barnabas.core.regions import FileRegion
 from barnabas.core.reporting.metrics import Counter
 from barnabas.network.transport.exchange import Part
 from barnabas.network.transport.receive_buffer import SIZE, SIZE_BYTES
-from barnabas.network.transport.sockets import SYSTEM_SOCKETS, SendFile
+from barnabas.network.transport.sockets import SendFile
 
 JOINED_BYTES_MAX: Final = 64 * 1024
 """Up to here one copy into one buffer is cheaper than handing the kernel a list."""
@@ -86,9 +86,7 @@ class Output:
         "memory_bytes",
     )
 
-    def __init__(
-        self, sock: socket.socket, sent_total: Counter, send_file: SendFile = SYSTEM_SOCKETS.send_file
-    ) -> None:
+    def __init__(self, sock: socket.socket, sent_total: Counter, send_file: SendFile) -> None:
         self._socket = sock
         self._send_file = send_file
         self._sent_total = sent_total

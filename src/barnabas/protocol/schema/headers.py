@@ -176,7 +176,7 @@ def encode_response(correlation_id: int, message: Message, version: int) -> list
 
 
 def encode_response_in_slices(
-    correlation_id: int, message: Message, version: int, spend: Callable[[int], None] | None = None
+    correlation_id: int, message: Message, version: int, spend: Callable[[int], None]
 ) -> Sliced[list[Part]]:
     """Encode a response of any size in slices. `spend` is called with the bytes as they are made, and raises
     when a response becomes too large."""
@@ -185,14 +185,13 @@ def encode_response_in_slices(
     work = message.sliced_encoder(version)(message, parts, bytearray(pack_header(correlation_id)))
     known = 0
     while (ended := advance(work)) is None:
-        if spend is not None and len(parts) > known:
+        if len(parts) > known:
             spend(_in_memory_bytes(parts[known:]))
             known = len(parts)
         yield
     if ended.result:
         parts.append(ended.result)
-    if spend is not None:
-        spend(_in_memory_bytes(parts[known:]))
+    spend(_in_memory_bytes(parts[known:]))
     return parts
 
 
