@@ -1,10 +1,10 @@
 """Validation of a producer's records before the leader appends them.
 
 The rules are those of Kafka's ProduceRequest, UnifiedLog and LogValidator for magic 2, and a rejected produce
-changes nothing in the log. The work is per batch: header fields, one checksum, and a walk over the lengths of
-few records, or of compressed ones that claim to be many. Single records are read, inflated under a cap, only
-where the topic's configs demand it: a compacted topic (no record without a key), a bound on old timestamps,
-another codec than the producer's.
+changes nothing in the log. The work is per batch: header fields and one checksum. The lengths of few records
+are walked, and those of compressed records that claim to be many. Single records are read, inflated under a
+cap, only where the topic's configs demand it. Compaction needs keys, a bound on old timestamps reads each
+timestamp, and another codec than the producer's compresses again.
 
 Gaps, on purpose (docs/adr/0003-batch-validation.md): other records are not read. So the largest timestamp of
 the header is trusted, and consumers refuse malformed records inside a large or compressed batch with a

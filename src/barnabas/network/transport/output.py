@@ -2,7 +2,7 @@
 
 Memory goes by `send` (small parts joined into one) or `sendmsg`, file regions by `sendfile`: their bytes
 never enter Python. A header before a region is sent with MSG_MORE so that it shares a packet with the data. A
-frame with a small region is the exception: reading it and sending once is cheaper than three system calls,
+frame with a small region is the exception. Reading it and sending once is cheaper than three system calls,
 and the client wakes up once. Bytes that the socket does not take stay here and are offered again when it is
 writable; the connection registers for that. A region that would block on the disk is `away`, and the
 connection has it read.

@@ -5,9 +5,9 @@ v0 (no client id) in ControlledShutdown v0, and v1 otherwise. A response has v1 
 otherwise. ApiVersions is the exception: a client that guessed an unsupported version must be able to read its
 response.
 
-The client id is never compact, and decoding it is lenient: it is a label for logs and quotas, and no reason
-to close a connection. A replacement character takes three bytes for an invalid one, so the result is cut to
-the limit of a string: responses and records repeat it.
+The client id is never compact, and decoding it is lenient. It is a label for logs and quotas, and no reason
+to close a connection. A replacement character takes three bytes for an invalid one. Responses and records
+repeat the result, so it is cut to the limit of a string.
 """
 
 from __future__ import annotations
