@@ -33,7 +33,7 @@ Script = dict[ApiKey, Callable[[Any, int], Answer]]
 
 
 def _encoded(correlation_id: int, answer: Message, version: int) -> bytes:
-    slices = encode_response_in_slices(correlation_id, answer, version)
+    slices = encode_response_in_slices(correlation_id, answer, version, lambda _: None)
     try:
         while True:
             next(slices)

@@ -3,7 +3,7 @@
 Each decision of a broker uses the clock that it was given. So a test moves time by hand, and a simulation
 runs an hour in a second. ruff bans the functions of `time` everywhere else.
 
-Parts that decide nothing have a `SystemClock` of their own, and run on real time in the simulator too: the
+Parts that decide nothing have a `SystemClock` of their own. They run on real time in the simulator too: the
 rate limits of the log in `core.reporting.error_isolation`, `requests.errors` and `node.background_threads`,
 and the watchdog in `node.stop_signals`. Commands, supervisors and pipeline drivers make theirs when they
 start.

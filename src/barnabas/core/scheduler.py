@@ -1,8 +1,8 @@
 """Interfaces for timers and for blocking work off the event loop.
 
-The event loop owns all broker state. Two kinds of work leave it: work at a later time (`Scheduler`), and work
-that blocks in a system call (`Background`: fsync, recovery, deleting files). `node` implements them with the
-loop's timers and a small thread pool; the simulator implements them from its seed.
+The event loop owns all broker state. Two kinds of work leave the loop: work at a later time (`Scheduler`),
+and work that blocks in a system call (`Background`: fsync, recovery, deleting files). `node` implements them
+with the loop's timers and a small thread pool; the simulator implements them from its seed.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ A `yield` has one of two meanings, which the type says:
 - `Steps[S, T]` yields a step that its driver carries out: a request to a broker (`client.core`), a call for a
   thread, or a pause. The answer is the value of the `yield`, and a failure is raised there.
 
-The two stay apart. A slice waits for nothing, so it can always be run to its end at once; a step needs a
-connection, a thread or a timer. The drivers of steps differ only in how an answer comes: `drive` has a
-thread of its own, `drive_async` awaits, and `Course` gets a callback.
+The two stay apart. A slice waits for nothing, so it can always be run to its end at once. A step needs a
+connection, a thread or a timer. The drivers of steps differ only in how an answer comes: `drive` has a thread
+of its own, `drive_async` awaits, and `Course` gets a callback.
 
 Shared state may change at each `yield`. A generator reads it again afterwards, or takes what it needs before.
 """

@@ -77,7 +77,7 @@ class BusyPoll:
             self._call_soon(self._look)
 
     def busy_ms(self, now_ms: float) -> float:
-        """How long turns have followed each other closely until now; 0 after a pause."""
+        """Time for which turns have followed each other closely until now; 0 after a pause."""
         return now_ms - self._busy_since_ms if now_ms - self._ended_ms < CLOSE_BY_MS else 0.0
 
     def _look(self) -> None:

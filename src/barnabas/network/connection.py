@@ -212,8 +212,8 @@ class Connection:
         self._serve(now_ms)
 
     def _waited_ms(self, now_ms: float, stamped_ms: float) -> float:
-        """How long the bytes just read have waited for the loop: as stamped, or the middle of what is
-        possible."""
+        """Time that the bytes just read have waited for the loop: as stamped, or the middle of the possible
+        times."""
         possible_ms = now_ms - self._read_ms if self._has_spoken else FIRST_WAIT_MS_MAX
         if stamped_ms == UNKNOWN_MS:
             return min(possible_ms, self._owner.busy_poll.busy_ms(now_ms)) / 2

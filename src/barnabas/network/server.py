@@ -3,7 +3,7 @@
 `bind` opens the ports, `start` begins to accept, `stop` is the mirror: no new connections, no new requests.
 Pending responses leave within a deadline, and everything is closed.
 
-One sweep over all connections enforces the deadlines, not a timer for each: most deadlines move with every
+One sweep over all connections enforces the deadlines, not a timer for each. Most deadlines move with every
 request, and a sweep of a thousand connections takes well under a millisecond.
 """
 

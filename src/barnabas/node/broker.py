@@ -1,9 +1,9 @@
 """Broker: wires its parts together, starts them in order and stops them in reverse.
 
-Start-up begins with the parts that all others need and ends with those that clients see: coordination store,
-identity, dynamic settings, logs (with recovery), sockets bound but idle, replicas, registration,
-coordinators, handlers, controller, and last the first accepted connection. A broker that is the controller
-makes itself leader by a direct call, so it leads its partitions before the first client can ask.
+Start-up begins with the parts that all others need and ends with those that clients see. The order is
+coordination store, identity, dynamic settings, logs (with recovery), sockets bound but idle, replicas,
+registration, coordinators, handlers, controller, and last the first accepted connection. A broker that is the
+controller makes itself leader by a direct call, so it leads its partitions before the first client can ask.
 
 Each step puts its undoing onto one exit stack. So shutdown is the mirror image and runs once, also after a
 failed start. A stop during the start cancels the step in progress.

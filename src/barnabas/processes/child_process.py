@@ -1,7 +1,7 @@
 """Child processes that do not outlive their parent.
 
 A child leads a session of its own, so Ctrl-C in the terminal reaches only the parent, which then stops its
-children in order. If the parent is killed, the kernel kills the child too: an unsupervised broker or
+children in order. If the parent is killed, the kernel kills the child too. An unsupervised broker or
 ZooKeeper would hold its port and its data against the next start. (Linux does that by `prctl`; elsewhere a
 killed parent leaves its children behind.)
 
@@ -99,7 +99,7 @@ class Child:
             self._process.send_signal(signum)
 
     def epitaph(self) -> str:
-        """How the child ended, with its last line of output. A killed child has written no reason."""
+        """Exit status of the child, with its last line of output. A killed child has written no reason."""
         code = self._process.returncode
         if code == -signal.SIGKILL:
             return f"{self.name} was ended by SIGKILL"

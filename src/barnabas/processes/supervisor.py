@@ -5,7 +5,7 @@ stage, each stage when the one before it is ready. The start fails if a member e
 Later a member that ends is started again, after a pause. The pause doubles up to a limit, and is short again
 once the member has run for a while.
 
-The stop goes backwards through the stages and, within a stage, one member after the other: a broker that
+The stop goes backwards through the stages and, within a stage, one member after the other. A broker that
 leaves hands its partitions to those still there.
 """
 

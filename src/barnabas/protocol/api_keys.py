@@ -6,8 +6,8 @@ and of client telemetry have none. A message class is found by its name: `ApiKey
 
 A row holds the number, the versions of the messages and the first flexible version. The message classes,
 `requests.served_versions` and with it the ApiVersions response take the versions from here. The first
-flexible version decides the form of the request header: a broker must read the header before it knows
-anything about the body, even in a version that it does not support.
+flexible version decides the form of the request header. A broker reads the header before it knows the body,
+even in a version that it does not support.
 """
 
 from __future__ import annotations

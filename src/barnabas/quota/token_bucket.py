@@ -1,6 +1,6 @@
 """Token bucket for mutations of topics (KIP-599).
 
-A mutation may take more tokens than the bucket holds, as long as it holds some: a topic of a thousand
+A mutation may take more tokens than the bucket holds, as long as it holds some. A topic of a thousand
 partitions cannot be created in parts. The client waits afterwards until the debt is paid.
 """
 

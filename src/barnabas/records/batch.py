@@ -12,9 +12,9 @@
 The CRC covers everything from the attributes on. Base offset and leader epoch lie before it,
 so the leader that assigns them patches eight and four bytes in place and no checksum changes.
 
-A batch here is a view: it holds the buffer and the position of the batch in it, and one
-precompiled struct unpacks the header once. The receive buffer is reused after the request is
-handled, so a view must not outlive it.
+A batch here is a view. It holds the buffer and the position of the batch in it, and one precompiled struct
+unpacks the header once. The receive buffer is reused after the request is handled, so a view must not outlive
+it.
 
 The package `crc32c` computes the checksum of a writable memoryview without a copy: 0.29 µs for
 100 bytes, 51 µs for 1 MB. `google-crc32c` takes only `bytes`, and the copy makes it 0.63 µs

@@ -262,7 +262,6 @@ def build_end_transaction_marker(
     producer_epoch: int,
     timestamp: int,
     base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
     """The control batch that commits or aborts a producer's transaction in one partition."""
     key = CONTROL_KEY.pack(0, COMMIT if marker.is_commit else ABORT)
@@ -270,7 +269,6 @@ def build_end_transaction_marker(
     return build_batch(
         [(key, value, (), timestamp)],
         base_offset=base_offset,
-        leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         is_transactional=True,

@@ -3,9 +3,9 @@
     offset i64 | size i32 | CRC-32 u32 | magic i8 | attributes i8 | timestamp i64 (magic 1)
     | key length i32 (-1: null), key | value length i32, value
 
-There are no batches, only messages in a row. Compressed messages are the value of a wrapper
-message. In a wrapper of magic 0 the inner offsets are the real ones; in one of magic 1 they
-count from 0, and the wrapper has the offset of its last inner message. Wrappers do not nest.
+There are no batches, only messages in a row. Compressed messages are the value of a wrapper message. In a
+wrapper of magic 0 the inner offsets are the real ones. In one of magic 1 they count from 0, and the wrapper
+has the offset of its last inner message. Wrappers do not nest.
 
 These messages have no headers, no producer and no leader epoch. Down-conversion loses the
 headers and leaves out control batches. The formats predate zstd, so zstd cannot be converted
@@ -324,7 +324,7 @@ def _own(field: memoryview | None) -> bytes | None:
     return None if field is None else bytes(field)
 
 
-# The header checksum of an LZ4 frame is the second byte of the xxHash-32 of the frame descriptor; Kafka
+# The header checksum of an LZ4 frame is the second byte of the xxHash-32 of the frame descriptor. Kafka
 # computed it over the frame's magic number as well.
 
 _LZ4_DESCRIPTOR_AT: Final = 4

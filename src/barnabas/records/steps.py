@@ -44,12 +44,12 @@ def inflate_in_steps(
             yield view[start : start + STEP_BYTES]
 
 
-def iterate_in_steps(  # noqa: C901, PLR0912 - one loop, few calls
+def iterate_in_steps(  # noqa: C901 - one loop, few calls
     batch: RecordBatch,
     *,
+    budget: Budget,
     first_offset: int = 0,
     with_bodies: bool = True,
-    budget: Budget | None = None,
 ) -> Iterator[Record | None]:
     """Every record from `first_offset` on; without bodies their offsets and timestamps only.
 
@@ -63,8 +63,7 @@ def iterate_in_steps(  # noqa: C901, PLR0912 - one loop, few calls
     position = 0
     skipped_bytes = 0
     for piece in inflate_in_steps(batch.codec, batch.payload()):
-        if budget is not None:
-            budget.spend_inflated(len(piece))
+        budget.spend_inflated(len(piece))
         if skipped_bytes >= len(piece):
             skipped_bytes -= len(piece)
             yield None

@@ -1,10 +1,10 @@
 """Validation of a producer's records before the leader appends them.
 
 The rules are those of Kafka's ProduceRequest, UnifiedLog and LogValidator for magic 2, and a rejected produce
-changes nothing in the log. The work is per batch: header fields, one checksum, and a walk over the lengths of
-few records, or of compressed ones that claim to be many. Single records are read, inflated under a cap, only
-where the topic's configs demand it: a compacted topic (no record without a key), a bound on old timestamps,
-another codec than the producer's.
+changes nothing in the log. The work is per batch: header fields and one checksum. The lengths of few records
+are walked, and those of compressed records that claim to be many. Single records are read, inflated under a
+cap, only where the topic's configs demand it. Compaction needs keys, a bound on old timestamps reads each
+timestamp, and another codec than the producer's compresses again.
 
 Gaps, on purpose (docs/adr/0003-batch-validation.md): other records are not read. So the largest timestamp of
 the header is trusted, and consumers refuse malformed records inside a large or compressed batch with a
@@ -27,7 +27,6 @@ from barnabas.core.errors import (
     InvalidTimestamp,
     KafkaError,
     MessageTooLarge,
-    UnsupportedCompressionType,
 )
 from barnabas.core.limits import (
     INSPECTED_BYTES_MAX,
@@ -132,19 +131,12 @@ def validate_produce(
     *,
     settings: ValidationSettings,
     now_ms: int,
-    zstd_allowed: bool = True,
 ) -> ValidatedRecords:
-    """Validate the records that a client sends to one partition.
-
-    `records` may be patched in place. `zstd_allowed` is false for produce requests before v7, whose consumers
-    might not know the codec.
-    """
+    """Validate the records that a client sends to one partition. `records` may be patched in place."""
     batch = _only_batch(records)
     produced = batch.buffer
     assert not isinstance(produced, bytes)
     codec = batch.attributes & CODEC_MASK
-    if not zstd_allowed and codec == Codec.ZSTD:
-        raise UnsupportedCompressionType("Produce requests before version 7 must not use ZStandard")
     if batch.base_offset != 0:
         raise InvalidRecord(f"The base offset of a record batch should be 0, but it is {batch.base_offset}")
     if batch.size_bytes > settings.max_message_bytes:

@@ -87,7 +87,7 @@ class RequestContext:
         self.keeps_records = False
         """Of a Produce: its records are copied, and no longer views of the receive buffer."""
         self.throttle_ms = 0
-        """How long the connection is not read after the response."""
+        """Time for which the connection is not read after the response."""
         self.is_exempt = False
         """Whether the request comes from a broker, for the cluster: quotas do not apply."""
         self.converted: dict[int, Any] | None = None

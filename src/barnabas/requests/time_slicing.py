@@ -1,6 +1,6 @@
 """Time slicing: work that is too long for one turn of the loop.
 
-One loop handles the requests of all clients, so a long request must not run at once: one frame may name ten
+One loop handles the requests of all clients, so a long request must not run at once. One frame may name ten
 thousand topics while other clients wait. Such work is a generator that yields wherever it may pause. It
 begins at once, and nearly always ends in the same turn. After TURN_MS_MAX it goes to the end of a queue. Each
 turn of the loop runs one piece of queued work. So a hundred long requests delay a short one no more than a

@@ -25,7 +25,7 @@ from barnabas.storage.segment.time_index import TimeIndex
 from barnabas.storage.segment.transaction_index import VERSION, parse_transaction_index
 
 
-def dump_file(path: Path, *, print_data: bool = False, deep: bool = False) -> Iterator[str]:
+def dump_file(path: Path, *, print_data: bool, deep: bool) -> Iterator[str]:
     """Dump one file as lines. Raises ValueError for a file that does not belong to a log."""
     yield f"Dumping {path}"
     found = names.parse_segment_file(path.name)

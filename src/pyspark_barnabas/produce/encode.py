@@ -1,7 +1,7 @@
 """Arrow columns to record batches.
 
 The bytes of a record are a few varints, the key, a varint, the value and the headers. Each of these is a
-column here, varints included. One element-wise join lays the records down back to back: the data buffer of
+column here, varints included. One element-wise join lays the records down back to back. The data buffer of
 the joined column *is* the payload, and each batch is a stretch of it. So no record is touched singly, and
 each key and value is copied once.
 """

@@ -6,9 +6,9 @@ imports Spark's worker module, pyarrow, numpy and this package: half a second of
 afterwards.
 
 A fork copies one thread. A lock that another thread holds stays locked in the child for ever. So no import
-here may start a thread: environment variables limit numpy's linear algebra to one thread, as Spark does for
-its workers, and keep pyarrow's allocator from starting a background thread. If the process has more threads,
-or their number is unknown, it becomes Spark's own daemon.
+here may start a thread. Environment variables limit numpy's linear algebra to one thread, as Spark does for
+its workers. They also keep pyarrow's allocator from starting a background thread. If the process has more
+threads, or their number is unknown, it becomes Spark's own daemon.
 
 A worker and the JVM exchange the description of a task over TCP in several small pieces. Nagle's algorithm
 holds a small piece back until the previous one is acknowledged, and the receiver delays its acknowledgement.

@@ -51,15 +51,15 @@ async def test_persistent_paths_are_made_once(znodes: EmbeddedSession) -> None:
 
 
 async def test_the_cluster_id_is_made_once_and_then_read(store: EmbeddedStore) -> None:
-    made = await get_or_create_cluster_id(store.connect(), random.Random(1))
+    made = await get_or_create_cluster_id(store.connect(), random.Random(1), None)
     assert len(made) == 22
     assert str(Uuid.parse(made)) == made
-    assert await get_or_create_cluster_id(store.connect(), random.Random(2)) == made
+    assert await get_or_create_cluster_id(store.connect(), random.Random(2), None) == made
 
 
 async def test_racing_brokers_agree_on_the_cluster_id(store: EmbeddedStore) -> None:
     found = await asyncio.gather(
-        *(get_or_create_cluster_id(store.connect(), random.Random(seed)) for seed in range(5))
+        *(get_or_create_cluster_id(store.connect(), random.Random(seed), None) for seed in range(5))
     )
     assert len(set(found)) == 1
 

@@ -49,7 +49,7 @@ def converted(file: Recorded, length: int) -> PartitionData:
     replicas = SimpleNamespace(partition=lambda *_: partition)
     context: Any = SimpleNamespace(broker=SimpleNamespace(replicas=replicas), api_version=3, budget=Budget())
     data = PartitionData(partition_index=0, records=FileRegion(file, 0, length))
-    in_one_go(fit_for_old_consumer(data, PartitionFetch("topic", ZERO_UUID, 0, 0, length), context))
+    in_one_go(fit_for_old_consumer(data, PartitionFetch("topic", ZERO_UUID, 0, 0, length), context, 0))
     return data
 
 

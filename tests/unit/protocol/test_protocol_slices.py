@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 from tests.unit.protocol.samples import all_cases, case_id, random_message
 
+from barnabas.core.bounds.budget import Budget
 from barnabas.core.limits import (
     BYTES_MAX,
     BYTES_PER_TURN_MAX,
@@ -153,7 +154,7 @@ def test_an_answer_of_many_elements_is_left_to_slices(version: int) -> None:
     response = MetadataResponse(topics=topics)
     with pytest.raises(LargeMessage):
         encode_response(7, response, version)
-    parts, stops = run(encode_response_in_slices(7, response, version))
+    parts, stops = run(encode_response_in_slices(7, response, version, Budget().spend_answer))
     assert joined(parts)[-len(response.encode(version)) :] == response.encode(version)
     assert stops >= 10_000 / 64
     assert len(parts) > 1, "one buffer that grows is moved about"

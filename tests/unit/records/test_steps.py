@@ -28,17 +28,17 @@ SIZES = [0, 1, STEP_BYTES - 9, STEP_BYTES, 5 * STEP_BYTES + 3, 7, 0, 130] + [3] 
 def test_the_records_are_those_of_one_go(codec: Codec) -> None:
     batch = batch_of(codec, SIZES)
     expected = list(iterate_records(batch))
-    assert [each for each in iterate_in_steps(batch) if each is not None] == expected
-    later = [each for each in iterate_in_steps(batch, first_offset=45) if each is not None]
+    assert [each for each in iterate_in_steps(batch, budget=Budget()) if each is not None] == expected
+    later = [each for each in iterate_in_steps(batch, budget=Budget(), first_offset=45) if each is not None]
     assert later == expected[5:]
-    bare = [each for each in iterate_in_steps(batch, with_bodies=False) if each is not None]
+    bare = [each for each in iterate_in_steps(batch, budget=Budget(), with_bodies=False) if each is not None]
     assert bare == [Record(each.offset, each.timestamp, None, None) for each in expected]
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_no_step_has_more_than_a_thousand_records(codec: Codec) -> None:
     between = 0
-    for each in iterate_in_steps(batch_of(codec, [0] * 20_000), with_bodies=False):
+    for each in iterate_in_steps(batch_of(codec, [0] * 20_000), budget=Budget(), with_bodies=False):
         between = 0 if each is None else between + 1
         assert between <= STEP_BYTES // 7
 
@@ -65,14 +65,14 @@ def test_fewer_records_than_the_header_says_are_refused() -> None:
     batch = RecordBatch(data)
     batch.record_count = 5
     with pytest.raises(InvalidRecord):
-        list(iterate_in_steps(batch))
+        list(iterate_in_steps(batch, budget=Budget()))
 
 
 def test_a_record_that_is_too_large_to_convert_is_not_kept() -> None:
     large = RecordBatch(build_batch([(None, bytes(WALKED_RECORD_BYTES_MAX + 1), (), 1)], codec=Codec.GZIP))
     with pytest.raises(MessageTooLarge):
-        list(iterate_in_steps(large))
-    assert len([each for each in iterate_in_steps(large, with_bodies=False) if each]) == 1
+        list(iterate_in_steps(large, budget=Budget()))
+    assert len([each for each in iterate_in_steps(large, budget=Budget(), with_bodies=False) if each]) == 1
 
 
 def test_what_is_inflated_and_walked_spends_the_budget() -> None:

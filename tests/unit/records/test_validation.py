@@ -16,7 +16,6 @@ from barnabas.core.errors import (
     InvalidTimestamp,
     KafkaError,
     MessageTooLarge,
-    UnsupportedCompressionType,
 )
 from barnabas.records.batch import (
     ATTRIBUTES_AT,
@@ -192,14 +191,6 @@ def test_a_producer_id_needs_a_sequence() -> None:
 def test_transactional_records_need_a_producer_id() -> None:
     with pytest.raises(InvalidRecord, match="Transactional"):
         validate(build_batch(RECORDS, is_transactional=True))
-
-
-def test_zstd_needs_a_recent_produce_request() -> None:
-    data = build_batch(RECORDS, codec=Codec.ZSTD)
-    validate(data)
-    with pytest.raises(UnsupportedCompressionType):
-        validate(data, zstd_allowed=False)
-    validate(build_batch(RECORDS, codec=Codec.LZ4), zstd_allowed=False)
 
 
 @pytest.mark.parametrize("settings", [DEFAULTS, COMPACTED, ValidationSettings(compression_type="gzip")])

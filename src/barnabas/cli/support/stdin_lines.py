@@ -1,7 +1,8 @@
 """Lines of standard input for an event loop, read by a thread.
 
-The thread reads at most a few chunks ahead. So lines that arrive together are sent together, a line typed at
-a terminal is sent at once, and Ctrl-C does not wait for Enter: the thread is a daemon and is never joined.
+The thread reads at most a few chunks ahead. So lines that arrive together are sent together, and a line typed
+at a terminal is sent at once. Ctrl-C does not wait for Enter, because the thread is a daemon and is never
+joined.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ async def make_persistent_paths(znodes: Coordination) -> None:
 
 
 async def get_or_create_cluster_id(
-    znodes: Coordination, randomness: Randomness, remembered: str | None = None
+    znodes: Coordination, randomness: Randomness, remembered: str | None
 ) -> str:
     """Cluster id of 22 characters, created by the first broker of the cluster.
 

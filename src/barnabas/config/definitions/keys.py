@@ -172,8 +172,8 @@ class Definition(Mapping[str, Key]):
 
 
 class BrokerDefinition(Definition):
-    """Rows that may also hold for one listener, or for one mechanism of it: the row of `<key>` is that
-    of `listener.name.<listener>.<key>` and of `listener.name.<listener>.<mechanism>.<key>` too."""
+    """Rows that may also hold for one listener, or for one of its mechanisms: the row of `<key>` is that of
+    `listener.name.<listener>.<key>` and of `listener.name.<listener>.<mechanism>.<key>` too."""
 
     def key(self, name: str) -> Key:
         prefixed = _LISTENER_PREFIX.fullmatch(name)

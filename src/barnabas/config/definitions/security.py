@@ -3,9 +3,9 @@
 Any of these may stand under `listener.name.<listener>.` to hold for one listener only, and
 the SASL ones under `listener.name.<listener>.<mechanism>.` as well.
 
-What is not served is refused (`config.cross_checks`): a properties file that gives one of its keys a value
-other than the default asks for something that it would not get. Passwords are not stored, so none of them
-can be changed at run time.
+`config.cross_checks` refuses a value for a feature that is not served. A broker that ignored it would run
+without the protection that the properties file asks for. Passwords are not stored, so none of them can be
+changed at run time.
 """
 
 from __future__ import annotations

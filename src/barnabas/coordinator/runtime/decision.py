@@ -1,6 +1,6 @@
 """Decision of a coordinator: decide, append, replay.
 
-A function of the state decides each request and returns a `Decision`: the response, the records that make it
+A function of the state decides each request. It returns a `Decision`: the response, the records that make it
 true, and the responses to requests that waited for it. The runtime appends the records, replays them into the
 state, and holds the response back until they are replicated. So memory always equals a replay of the log, and
 a failed append has changed nothing. A decision is a value. Work that a shard does after replication waits for

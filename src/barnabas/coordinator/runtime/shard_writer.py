@@ -1,8 +1,8 @@
 """Shard writer: appends the records of a decision, then replays them into the state.
 
 State is ahead of replication. So a response waits for the *last* write of its shard, even if its own request
-wrote nothing: no client sees what could still be lost. With one in-sync replica an append is replicated when
-it returns, and the response leaves at once.
+wrote nothing. No client sees state that could still be lost. With one in-sync replica an append is replicated
+when it returns, and the response leaves at once.
 
 A decision is one batch, so that a replay sees all of it or nothing. Records that stand each for themselves
 are divided into as many batches as the partition's `max.message.bytes` asks. The deletion of a topic, and the

@@ -2,7 +2,7 @@
 
 A request of fifty bytes can name a batch of five million records, and one of a megabyte can name a hundred
 thousand topics. Slices keep such work from stopping the loop. The budget keeps it from running forever and
-from filling the memory. The context of a request carries the budget, and each part that works for the request
+from filling the memory. The context of a request carries the budget. Each part that works for the request
 spends it: authorization, the search of a log by timestamp, decompression, the encoder of the answer. An
 exhausted amount raises an error, which becomes the answer of the element at fault.
 

@@ -26,7 +26,7 @@ CONVERTED_ANSWER_BYTES_MAX = 16 * CONVERTED_BYTES_MAX
 
 
 def fit_for_old_consumer(
-    data: PartitionData, fetch: PartitionFetch, context: RequestContext, made_bytes: int = 0
+    data: PartitionData, fetch: PartitionFetch, context: RequestContext, made_bytes: int
 ) -> Sliced[int]:
     """Convert the response of one partition, after `made_bytes` of others; return the bytes made."""
     yield from _fit(data, fetch, context, made_bytes)

@@ -1,10 +1,13 @@
 """Small HTTP server for rare requests: a scrape of metrics, a change to a pipeline.
 
-A connection has one request. Everything about it is bounded: the number of connections, in all and per
-address; the bytes of the head and of the body; the time of the handshake, the head, the body and the
-response. No byte of a body is read before the client is authenticated. Handshakes run one at a time with
-pauses between them, because they take time of the loop. Each decision about a client is a line in the audit
-log.
+A connection has one request. Everything about it is bounded:
+
+- the number of connections, in all and per address;
+- the bytes of the head and of the body;
+- the time of the handshake, the head, the body and the response.
+
+No byte of a body is read before the client is authenticated. Handshakes run one at a time with pauses between
+them, because they take time of the loop. Each decision about a client is a line in the audit log.
 
 A web page in a browser can send requests to addresses of the user's own machine. A request with another
 origin is refused, and on loopback a request for another host name.

@@ -2,12 +2,12 @@
 
 A busy loop leaves bytes in the kernel, and a client waits for that as for everything else. Linux stamps each
 TCP segment on arrival (SO_TIMESTAMPNS) and returns the stamp of the last byte that a receive took. A stamped
-receive costs a microsecond more, so a connection asks for it only where another connection, or anything else
-that took a while, has had the loop since its last turn. A connection that is served turn after turn waits for
-nothing but itself.
+receive costs a microsecond more. So a connection asks for it only if other work has had the loop for a while
+since its last turn. A connection that is served turn after turn waits for nothing but itself.
 
-Where there is no stamp (another system, bytes that the TLS library holds) the arrival lies between two known
-moments: the loop has been busy since the first, and reads at the second. The middle is the estimate.
+Some bytes have no stamp: on another system, or in the buffers of the TLS library. Their arrival lies between
+two known moments. The loop has been busy since the first, and reads at the second. The middle is the
+estimate.
 
 The stamp is wall time, which may be set meanwhile: `waited_ms` is a distance that the connection bounds by
 the moment of its last read. Bytes of one receive share one arrival, that of the last.

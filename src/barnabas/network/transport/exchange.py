@@ -110,8 +110,8 @@ class Exchange:
     def respond(self, parts: Sequence[Part]) -> None:
         """Respond with these parts, one after the other; the network adds the size.
 
-        The parts must not change until they are sent, which may be long after this call: a view of the
-        request's frame is not a valid part.
+        The parts must not change until they are sent, which may be long after this call. A view of the
+        request's frame is therefore not a valid part.
         """
         assert self.parts is None, "an exchange is answered once"
         self.parts = parts

@@ -2,7 +2,7 @@
 
 Memory goes by `send` (small parts joined into one) or `sendmsg`, file regions by `sendfile`: their bytes
 never enter Python. A header before a region is sent with MSG_MORE so that it shares a packet with the data. A
-frame with a small region is the exception: reading it and sending once is cheaper than three system calls,
+frame with a small region is the exception. Reading it and sending once is cheaper than three system calls,
 and the client wakes up once. Bytes that the socket does not take stay here and are offered again when it is
 writable; the connection registers for that. A region that would block on the disk is `away`, and the
 connection has it read.
@@ -26,7 +26,7 @@ from barnabas.core.regions import FileRegion
 from barnabas.core.reporting.metrics import Counter
 from barnabas.network.transport.exchange import Part
 from barnabas.network.transport.receive_buffer import SIZE, SIZE_BYTES
-from barnabas.network.transport.sockets import SYSTEM_SOCKETS, SendFile
+from barnabas.network.transport.sockets import SendFile
 
 JOINED_BYTES_MAX: Final = 64 * 1024
 """Up to here one copy into one buffer is cheaper than handing the kernel a list."""
@@ -86,9 +86,7 @@ class Output:
         "memory_bytes",
     )
 
-    def __init__(
-        self, sock: socket.socket, sent_total: Counter, send_file: SendFile = SYSTEM_SOCKETS.send_file
-    ) -> None:
+    def __init__(self, sock: socket.socket, sent_total: Counter, send_file: SendFile) -> None:
         self._socket = sock
         self._send_file = send_file
         self._sent_total = sent_total

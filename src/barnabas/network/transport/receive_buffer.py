@@ -13,8 +13,8 @@ There are three kinds, so that small requests are never copied and large ones ha
 A frame that outlives its turn is *kept*: its large buffer is then not reused, or it is copied
 out of the chunk. Or it is *lent*: its large buffer is reused once it has been given back.
 
-Invariant: no allocation exceeds the bytes received by a factor of more than `GROWTH`
-(rounded up to whole chunks); the declared length of a frame only ever lowers it.
+Invariant: no allocation exceeds the bytes received by a factor of more than `GROWTH` (rounded up to whole
+chunks). The declared length of a frame only ever lowers it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GROWTH: Final = 8
 POOLED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 MAPPED_BYTES_MIN: Final = 1024 * 1024
-"""From this size on a buffer is a mapping of its own: its pages are allocated one by one as bytes are
+"""From this size on a buffer is a mapping of its own. Its pages are allocated one by one as bytes are
 received, and it grows in place. Clearing and copying a hundred megabytes would block the loop."""
 
 RECEIVED_AT_ONCE_MAX: Final = 256 * 1024

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from barnabas.cluster.coordination.contract import Coordination
@@ -74,7 +73,7 @@ async def settle_identity(
     config: BrokerConfig,
     znodes: Coordination,
     randomness: Randomness,
-    missing: Mapping[str, OSError] = MappingProxyType({}),
+    missing: Mapping[str, OSError],
 ) -> Identity:
     """Settle both ids with the directories and the store, and record them where they are not recorded yet.
 

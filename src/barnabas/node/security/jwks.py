@@ -1,8 +1,8 @@
 """Public keys that verify OAUTHBEARER tokens (JWKS), read at the start and again periodically.
 
 Keys come from a file or over HTTPS. Plain HTTP is accepted from this machine only, without a proxy: an
-attacker who can change the answer could let anyone in. Reads run off the loop. The current keys stay in force
-when a later read fails.
+attacker who can change the answer could let any client in. Reads run off the loop. The current keys stay in
+force when a later read fails.
 """
 
 from __future__ import annotations

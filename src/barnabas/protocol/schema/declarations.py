@@ -31,7 +31,7 @@ STEP_MASK = 0x3F
 
 
 class Pace(Enum):
-    """How a codec handles a large message."""
+    """Handling of a large message by a codec."""
 
     WHOLE = 0
     """Decodes and encodes any message in one turn."""

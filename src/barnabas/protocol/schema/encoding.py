@@ -7,10 +7,10 @@ the current bytearray and becomes a part of its own.
 Responses use the *bounded* encoder, which gives up when there are many elements, and then the *sliced* one, a
 generator: see `decoding`.
 
-An encoder refuses what the decoder of the same version refuses, with INVALID_REQUEST: a string above 32,767
-bytes, text that is not Unicode, a number outside its field. Otherwise a log could contain a record that no
-broker can load again. Long strings are detected where a compact length takes more than one byte, so short
-ones cost nothing. `struct` and the UTF-8 codec detect the rest.
+An encoder refuses, with INVALID_REQUEST, every value that the decoder of the same version refuses: a string
+above 32,767 bytes, text that is not Unicode, a number outside its field. Otherwise a log could contain a
+record that no broker can load again. Long strings are detected where a compact length takes more than one
+byte, so short ones cost nothing. `struct` and the UTF-8 codec detect the rest.
 """
 
 from __future__ import annotations

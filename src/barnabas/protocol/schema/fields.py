@@ -3,7 +3,7 @@
 Every function takes the versions that have the field, its default, whether older versions may silently drop
 it, and the tag of a tagged field. Its declared return type is the type of the attribute, so mypy refuses a
 declaration whose annotation and wire type disagree. At run time it returns a Field, which the metaclass
-removes again; hence the one relaxed rule below.
+removes again. That is the reason for the one relaxed rule below.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ v0 (no client id) in ControlledShutdown v0, and v1 otherwise. A response has v1 
 otherwise. ApiVersions is the exception: a client that guessed an unsupported version must be able to read its
 response.
 
-The client id is never compact, and decoding it is lenient: it is a label for logs and quotas, and no reason
-to close a connection. A replacement character takes three bytes for an invalid one, so the result is cut to
-the limit of a string: responses and records repeat it.
+The client id is never compact, and decoding it is lenient. It is a label for logs and quotas, and no reason
+to close a connection. A replacement character takes three bytes for an invalid one. Responses and records
+repeat the result, so it is cut to the limit of a string.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def encode_response(correlation_id: int, message: Message, version: int) -> list
 
 
 def encode_response_in_slices(
-    correlation_id: int, message: Message, version: int, spend: Callable[[int], None] | None = None
+    correlation_id: int, message: Message, version: int, spend: Callable[[int], None]
 ) -> Sliced[list[Part]]:
     """Encode a response of any size in slices. `spend` is called with the bytes as they are made, and raises
     when a response becomes too large."""
@@ -185,14 +185,13 @@ def encode_response_in_slices(
     work = message.sliced_encoder(version)(message, parts, bytearray(pack_header(correlation_id)))
     known = 0
     while (ended := advance(work)) is None:
-        if spend is not None and len(parts) > known:
+        if len(parts) > known:
             spend(_in_memory_bytes(parts[known:]))
             known = len(parts)
         yield
     if ended.result:
         parts.append(ended.result)
-    if spend is not None:
-        spend(_in_memory_bytes(parts[known:]))
+    spend(_in_memory_bytes(parts[known:]))
     return parts
 
 

@@ -95,7 +95,7 @@ class ReplicaReader:
     ) -> Sliced[list[PartitionRead]]:
         """`read` for a consumer of very many partitions, with a stop after each.
 
-        Two loops, not one: as a generator that is run to its end, `read` costs a small fetch about 15 % more
+        Two loops, not one. As a generator that is run to its end, `read` costs a small fetch about 15 % more
         user CPU (`bench/request_path.py`, 26 to 30 us at depth 32).
         """
         reads: list[PartitionRead] = []

@@ -46,7 +46,7 @@ class ReplicaTable:
             found = self._topic_metrics[topic] = TopicMetrics(self._metrics, topic)
         return found
 
-    def count_failed_produce(self, topic: str, rejected_bytes: int = 0) -> None:
+    def count_failed_produce(self, topic: str, rejected_bytes: int) -> None:
         known = self._topic_metrics.get(topic)
         if known is not None:
             known.failed_produce.value += 1

@@ -4,11 +4,11 @@ A SCRAM login shows a salt and a number of iterations before the client has prov
 always has the same ones, on all brokers. An unknown user must too: otherwise a client that asks twice could
 tell them apart. So a decoy salt is derived from the name and a secret of the cluster, not of one process.
 
-The *shape* must reveal nothing either. The tools that make credentials differ: Kafka's salts are numbers of
-130 bits in letters and digits, librdkafka's have 64 bytes, Barnabas's have 24, and the administrator chooses
-the iterations. A decoy has the shape of a known user, drawn by the name, each shape as often as users have
-it. When a shape appears, disappears or becomes more frequent, as few names as possible change theirs
-(weighted rendezvous hashing).
+The *shape* must reveal nothing either. The tools that make credentials differ. Kafka's salts are numbers of
+130 bits in letters and digits, librdkafka's have 64 bytes, Barnabas's have 24. The administrator chooses the
+iterations. A decoy has the shape of a known user, drawn by the name, each shape as often as users have it.
+When a shape appears, disappears or becomes more frequent, as few names as possible change theirs (weighted
+rendezvous hashing).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class LocalToken(NamedTuple):
     file: Path
 
 
-def token_file(port: int, environment: Mapping[str, str] = os.environ) -> Path:
+def token_file(port: int, environment: Mapping[str, str]) -> Path:
     home = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "barnabas" / "tokens" / f"pipelines-{port}.properties"
 

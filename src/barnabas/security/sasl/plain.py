@@ -20,7 +20,7 @@ _PARTS = 3
 
 
 class PlainUsers:
-    """Users and passwords. The latter are kept as digests under a key of this process: their length is fixed
+    """Users and passwords. The latter are kept as digests under a key of this process. Their length is fixed
     for comparison in constant time, and a printed object shows no secret."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:

@@ -145,7 +145,7 @@ def _file_stamp(path: Path | None) -> tuple[int, int] | None:
 
 def _check_successor(before: x509.Certificate, after: ListenerContext) -> None:
     """A certificate that a change of settings installs must have the same names as the previous one, as in
-    Kafka: clients and other brokers check these names."""
+    Kafka. Clients and other brokers check these names."""
     settings, certificate = after.settings, after.certificate
     if not settings.may_change_name and certificate.subject != before.subject:
         raise InvalidConfig(

@@ -1,7 +1,7 @@
 """TLS settings of one listener.
 
 Each key may be set for the broker (`ssl.*`) and for a listener alone (`listener.name.<name>.ssl.*`), which
-wins. `ssl.client.auth` is an exception, as in Kafka: clients of a SASL_SSL listener authenticate by SASL, so
+wins. `ssl.client.auth` is an exception, as in Kafka. Clients of a SASL_SSL listener authenticate by SASL, so
 there only the listener's own key asks for a certificate.
 """
 

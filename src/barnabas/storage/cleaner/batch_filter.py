@@ -2,8 +2,8 @@
 
 A batch that keeps all of its records stays byte for byte. One that loses some keeps its base offset, its last
 offset and its base timestamp. So the other records are copied unchanged, and only the codec runs again. An
-empty batch is dropped, with two exceptions: it holds the last sequence of a producer that the log still has,
-or it ends the cleaned range. Then its header stays.
+empty batch is dropped, with two exceptions. It may hold the last sequence of a producer that the log still
+has, or end the cleaned range. Then its header stays.
 
 Tombstones and disposable markers must be readable for `delete.retention.ms` after the run that first found no
 earlier record for them. That run stores their delete horizon in the batch, as its base timestamp (KIP-534).

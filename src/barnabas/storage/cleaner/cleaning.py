@@ -6,7 +6,7 @@ swapped in when its new segment is on disk. Until then the run is invisible, so 
 
 A full map may end inside a segment, and segments are rewritten whole. The records above the end of the map
 stay, except those of aborted transactions. So both passes use the aborted transactions up to the end of the
-last segment: each entry of its transaction index is written again, or loses its records and its marker
+last segment. Each entry of its transaction index is written again, or loses its records and its marker
 together.
 
 The steps run on the loop. The work that they yield runs in a thread, in slices. It uses only its arguments:

@@ -4,7 +4,7 @@ Consumers with `read_committed` never see the records of an aborted transaction,
 A marker must stay while a batch of its transaction is in the log: it ends the transaction for readers. So it
 is disposable only if the run, which reads from the start of the log, finds no batch of the transaction.
 
-The same holds for the entry in the transaction index: it is written again while its marker has data before
+The same holds for the entry in the transaction index. It is written again while its marker has data before
 it, and dropped with that data. An entry without its marker would make readers skip the producer's next
 transaction.
 """

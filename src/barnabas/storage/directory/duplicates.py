@@ -5,9 +5,9 @@ A mark in one of them decides. Without a mark only an operator can decide, and t
 - `superseded` marks a log whose copy in another directory is complete (`future_logs`). A crash may leave both
   under the name of the log. The copy counts, and the original is deleted.
 - `made-anew` marks a log that was created while another directory was offline. The offline directory may hold
-  an earlier log of the partition: of a replica that the controller still calls new, or of a topic that was
-  deleted and created again. When the directory is back, the newer log counts. The earlier one is set aside as
-  a stray, with all its files.
+  an earlier log of the partition. It may belong to a replica that the controller still calls new, or to a
+  topic that was deleted and created again. When the directory is back, the newer log counts. The earlier one
+  is set aside as a stray, with all its files.
 """
 
 from __future__ import annotations

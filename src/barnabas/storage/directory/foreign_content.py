@@ -6,8 +6,8 @@ would delete those files. So the broker checks the directory before it writes to
 reason.
 
 - The directory of a local cluster is never one broker's log directory.
-- A directory without `meta.properties` has no owner yet. It may hold only Kafka's files, and a directory with
-  a log's name holds a log's files or none (a log that was just created). Hidden files are ignored, and so is
+- A directory without `meta.properties` has no owner yet. It may hold only Kafka's files. A directory with a
+  log's name holds a log's files or none (a log that was just created). Hidden files are ignored, and so is
   `lost+found`, which every fresh file system has.
 """
 

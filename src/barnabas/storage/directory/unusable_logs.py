@@ -6,7 +6,7 @@ may still recover records. No empty log replaces it: a partition that starts aga
 (Apache Kafka does not start with such a log.)
 
 A begun log could not be created, because there was no file descriptor. Its directory may exist already. The
-request is refused, and its retry creates the log in the same log directory: a start that finds a log in two
+request is refused, and its retry creates the log in the same log directory. A start that finds a log in two
 directories cannot choose between them. Without a retry the begun log can be deleted like any other. The next
 start opens it as an empty log.
 """

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class LogDirectory:
     """One of the broker's log directories.
 
-    A failed directory stays offline until the next start: after an I/O error the content of the disk is
+    A failed directory stays offline until the next start. After an I/O error the content of the disk is
     unknown, so the broker does not try again."""
 
     path: str

@@ -35,7 +35,7 @@ class Reach(Enum):
 
 
 def reach_of(error: BaseException) -> Reach:
-    """Classify an error by itself or by its cause."""
+    """Classify an error, or its cause."""
     # Compiled code does not set `__cause__`, only `__context__`.
     made_from = error.__context__ if error.__cause__ is None else error.__cause__
     for each in (error, made_from):

@@ -1,7 +1,7 @@
 """Retention: deletion of old segments by log start offset, size and age.
 
 `deletable_segments` decides and is pure. Segments are deleted from the oldest on, and only if every record is
-below the high watermark: so the log start offset can never pass it. An empty active segment stays.
+below the high watermark. So the log start offset can never pass it. An empty active segment stays.
 """
 
 from __future__ import annotations

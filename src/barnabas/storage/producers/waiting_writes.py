@@ -4,7 +4,7 @@ The first write of a transaction waits. `VerificationGuard` shows whether a mark
 coordinator's answer concerns a transaction that is over.
 
 An unknown producer may begin with any sequence, with one exception. While a write of it waits, or was
-returned for a retry, a write with a higher sequence must not come first: it would overtake the retry.
+returned for a retry, a write with a higher sequence must not come first. It would overtake the retry.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ closed, or before a flush that moves the recovery point. An idle partition has n
 memory beyond this object.
 
 Most readers are near the end of the log. A lookup tries the tail first, then the end of the file, which stays
-in memory once it was read (the warm section). An older entry is found page by page: one entry of each page
-that the bisection visits, then one page, which stays until another is needed.
+in memory once it was read (the warm section). An older entry is found page by page. The search reads one
+entry of each page that the bisection visits, then one page, which stays until another is needed.
 
 Pages are read, not mapped. A page that the disk cannot return is then an ordinary error; a mapping would end
 the process (SIGBUS).

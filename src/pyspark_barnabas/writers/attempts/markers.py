@@ -69,7 +69,7 @@ def last_kept(cluster: Cluster, topic: str, group: str) -> str:
     """Last committed marker of `group`, or an empty text.
 
     Reads all records that exist now. It waits for an open transaction only if that holds a marker of this
-    group: the transaction began under another transactional id, or its driver still lives.
+    group. Such a transaction began under another transactional id, or its driver still lives.
     """
     topic_partition = TopicPartition(topic, PARTITION)
     begin = cluster.list_offsets({topic_partition: EARLIEST}).get(topic_partition)

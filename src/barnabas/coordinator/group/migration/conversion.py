@@ -1,8 +1,9 @@
 """Conversion of a group from one protocol to the other, empty or online.
 
-An empty group simply changes. A group with members is converted online if the policy allows: *up* when the
-first member of the consumer protocol joins a classic group of consumers, *down* when the last one leaves. A
-conversion is records like everything else: tombstones of the old group, then records of the new one.
+An empty group simply changes. A group with members is converted online if the policy allows it. It is
+converted *up* when the first member of the consumer protocol joins a classic group of consumers. It is
+converted *down* when the last such member leaves. A conversion is records like everything else: tombstones of
+the old group, then records of the new one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The cache is a sorted list of `(epoch, start offset)`. A follower asks the leader for the end offset of an
 epoch and truncates its log there (KIP-101, KIP-279). So no truncation depends on the high watermark.
 
-The list can be derived from the batches, so a thread writes it to `leader-epoch-checkpoint`: with every flush
+The list can be derived from the batches. So a thread writes it to `leader-epoch-checkpoint`: with every flush
 and checkpoint, before the recovery point passes the batches that it covers, and at close. Recovery rebuilds
 the rest.
 """
