@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.cluster.coordination.contract import BadArguments, Coordination, CoordinationError, WatchEvent
 from barnabas.cluster.coordination.store_retry import StoreRetry
-from barnabas.cluster.stores.change_notifications import remove_expired_notifications
+from barnabas.cluster.stores.change_notifications import SeenNotifications
 from barnabas.cluster.stores.client_entities import entity_path_of
 from barnabas.cluster.znodes.json_codec import MalformedZnode
 from barnabas.cluster.znodes.layout import desanitize
@@ -42,10 +42,8 @@ class ConfigNotifications:
     ) -> None:
         self._znodes = znodes
         self._configs = configs
-        self._clock = clock
         self._retry = StoreRetry(znodes, scheduler)
-        self._seen: frozenset[str] = frozenset()
-        """Paths of notifications that were processed and still exist."""
+        self._seen = SeenNotifications(znodes, clock)
         self._is_due = False
         """Notifications have changed since the last read."""
         self._is_unsure = False
@@ -65,10 +63,10 @@ class ConfigNotifications:
             await self._task.stop()
 
     def session_renewed(self) -> None:
-        """Read all client quotas and credentials again.
+        """Read all settings again.
 
-        The watch ended with the old session. Notifications may have come and gone meanwhile, and revoked
-        credentials must not stay valid here.
+        The watch ended with the old session. Notifications may have come and gone meanwhile. Revoked
+        credentials must not stay valid here, and an old retention must not delete what a new one keeps.
         """
         self._is_unsure = True
         self._look()
@@ -101,7 +99,11 @@ class ConfigNotifications:
         found = dict(zip(paths, nodes, strict=True))
         named: dict[str, None] = {}
         for path, node in found.items():
-            if node is not None and path not in self._seen:
+            if path in self._seen:
+                continue
+            if node is None:
+                self._is_unsure = True
+            else:
                 try:
                     named[ConfigChangeZnode.decode(node[0])] = None
                 except MalformedZnode as error:
@@ -109,10 +111,9 @@ class ConfigNotifications:
         for entity_path in named:
             await self._reload(entity_path)
         if self._is_unsure:
-            await self._retry.until_answered(self._configs.clients.reload_all)
+            await self._retry.until_answered(self._configs.reload_all)
             self._is_unsure = False
-        self._seen = frozenset(paths)
-        await remove_expired_notifications(self._znodes, found, self._clock)
+        await self._seen.processed(found)
 
     async def _reload(self, entity_path: str) -> None:
         client_entity = entity_path_of(entity_path)

@@ -30,8 +30,8 @@ TIMES = TokenTimes(lifetime_ms_max=1_000, renewal_ms=100)
 
 
 @asynccontextmanager
-async def store(path: Path) -> AsyncIterator[Coordination]:
-    async with open_embedded(path, ManualClock(), InlineBackground()) as opened:
+async def store(path: Path, clock: ManualClock | None = None) -> AsyncIterator[Coordination]:
+    async with open_embedded(path, clock or ManualClock(), InlineBackground()) as opened:
         yield opened
 
 
@@ -159,18 +159,18 @@ async def test_the_decoy_secret_is_made_once(tmp_path: Path) -> None:
 
 
 async def test_old_notes_are_removed_and_what_is_no_note_stays(tmp_path: Path) -> None:
-    """The store has a clock of its own: what is written to it now is old for a broker that lives later."""
     clock = ManualClock()
-    async with store(tmp_path) as znodes:
+    async with store(tmp_path, clock) as znodes:
         tokens = await opened(znodes, clock)
         await tokens.add(token("a", ALICE, clock))
         await znodes.create(f"{TokenChangeZnode.PARENT}/by-hand/deeper", make_parents=True)
         await tokens.refresh(lambda: None, everything=True)
         assert len(await znodes.children(TokenChangeZnode.PARENT)) == 2
         clock.advance(ms=NOTIFICATION_LIFETIME_MS + 1)
+        await tokens.add(token("b", ALICE, clock))
         await tokens.refresh(lambda: None, everything=True)
-        assert await znodes.children(TokenChangeZnode.PARENT) == ["by-hand"]
-        assert [each.token_id for each in tokens] == ["a"]
+        assert await znodes.children(TokenChangeZnode.PARENT) == ["by-hand", "token_change_0000000002"]
+        assert [each.token_id for each in tokens] == ["a", "b"]
 
 
 async def test_only_what_changed_is_understood_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

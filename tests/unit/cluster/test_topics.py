@@ -10,14 +10,14 @@ from barnabas.cluster.stores.registration import make_persistent_paths
 from barnabas.cluster.stores.topics import (
     add_partitions,
     allocate_producer_ids,
+    change_config,
     create_topic,
     mark_for_deletion,
     read_config,
     read_configs,
     read_topics,
-    write_config,
 )
-from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode, ProducerIdBlock
+from barnabas.cluster.znodes.layout import ConfigZnode, PartitionState, PartitionStateZnode, ProducerIdBlock
 from barnabas.core.errors import (
     InvalidPartitions,
     TopicAlreadyExists,
@@ -71,7 +71,7 @@ async def test_a_topic_is_made_once(znodes: EmbeddedSession) -> None:
 
 
 async def test_a_configuration_left_behind_is_replaced(znodes: EmbeddedSession) -> None:
-    await write_config(znodes, "topics", "t", {"old": "1"})
+    await znodes.create("/config/topics/t", ConfigZnode.encode({"old": "1"}), make_parents=True)
     await create(znodes, new="2")
     assert await read_config(znodes, "topics", "t") == {"new": "2"}
 
@@ -107,9 +107,9 @@ async def test_the_name_of_a_topic_is_free_when_it_is_deleted(znodes: EmbeddedSe
 
 
 async def test_configurations_are_written_with_a_note(znodes: EmbeddedSession) -> None:
-    await write_config(znodes, "brokers", "<default>", {"a": "1"})
-    await write_config(znodes, "brokers", "3", {"b": "2"})
-    await write_config(znodes, "brokers", "3", {})
+    await change_config(znodes, "brokers", "<default>", lambda _: {"a": "1"})
+    await change_config(znodes, "brokers", "3", lambda _: {"b": "2"})
+    await change_config(znodes, "brokers", "3", lambda _: {})
     assert await read_configs(znodes, "brokers") == {"<default>": {"a": "1"}, "3": {}}
     notes = await znodes.children("/config/changes")
     assert len(notes) == 3

@@ -107,7 +107,9 @@ async def test_inherited_settings_of_brokers_are_taken_over(
 
 
 async def test_settings_of_brokers_that_the_store_has_stay(admin: Admin) -> None:
-    await store.write_config(admin.znodes, ConfigZnode.BROKERS, "<default>", {"log.retention.ms": "5000"})
+    await store.change_config(
+        admin.znodes, ConfigZnode.BROKERS, "<default>", lambda _: {"log.retention.ms": "5000"}
+    )
     metadata = admin.disk.metadata = kraft(plain={})
     metadata.broker_configs = {"": {"log.retention.ms": "1"}}
     admin.disk.add("plain", 0, TOPIC_ID)

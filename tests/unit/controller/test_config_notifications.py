@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from barnabas.administration.config_notifications import ConfigNotifications
+from barnabas.cluster.coordination.contract import Stat
 from barnabas.cluster.embedded.session import EmbeddedStore
 from barnabas.cluster.stores.change_notifications import NOTIFICATION_LIFETIME_MS
 from barnabas.cluster.stores.config_store import ZnodeConfigStore
 from barnabas.cluster.stores.registration import make_persistent_paths
-from barnabas.cluster.stores.topics import create_topic
+from barnabas.cluster.stores.topics import create_topic, read_config
 from barnabas.cluster.znodes.notifications import ConfigChangeZnode
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.dynamic.changes import Change
@@ -38,6 +39,19 @@ from tests.support.manual_time import ManualClock, ManualScheduler
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 GROUP = ConfigResource(ResourceType.GROUP, "g")
+
+
+class AheadClock(ManualClock):
+    """The wall clock of a broker that is an hour ahead of the store's."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + 3_600_000
+
+    def monotonic_ms(self) -> float:
+        return self._clock.monotonic_ms()
 
 
 class Broker:
@@ -218,6 +232,138 @@ async def test_old_notes_are_removed(brokers: Brokers) -> None:
     await brokers.one.configs.change(TOPIC, setting("retention.ms", "200"))
     await brokers.settle()
     assert await brokers.one.znodes.children(ConfigChangeZnode.PARENT) == ["config_change_0000000001"]
+
+
+async def test_a_broker_whose_clock_is_ahead_leaves_young_notes_to_the_others(brokers: Brokers) -> None:
+    """The others may not have read them, and would not know the change until their next session."""
+    ahead = Broker(brokers.store, 3, AheadClock(brokers.clock))
+    await ahead.start()
+    for value in ("100", "200"):
+        await brokers.one.configs.change(TOPIC, setting("retention.ms", value))
+        await brokers.settle()
+        brokers.clock.advance(NOTIFICATION_LIFETIME_MS / 3)
+    assert len(await brokers.one.znodes.children(ConfigChangeZnode.PARENT)) == 2
+    await ahead.notifications.close()
+
+
+async def test_a_jump_of_the_stores_clock_takes_no_note_from_a_slow_broker(brokers: Brokers) -> None:
+    """The next ZooKeeper leader may have another time. A note stays for as long as a session may be slow."""
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.settle()
+    brokers.clock.jump(NOTIFICATION_LIFETIME_MS + 1)
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "200"))
+    await brokers.settle()
+    assert len(await brokers.one.znodes.children(ConfigChangeZnode.PARENT)) == 2
+    brokers.clock.advance(brokers.one.znodes.session_timeout_ms)
+    await brokers.one.configs.change(TOPIC, setting("retention.ms", "300"))
+    await brokers.settle()
+    assert len(await brokers.one.znodes.children(ConfigChangeZnode.PARENT)) == 2
+
+
+async def test_a_note_that_is_gone_before_it_is_read_has_everything_read_again(brokers: Brokers) -> None:
+    """Another program removed it: an older broker whose clock is ahead."""
+    one, two = brokers.one, brokers.two
+    get_many = two.znodes.get_many
+
+    async def too_late(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        two.znodes.get_many = get_many  # type: ignore[method-assign]
+        for path in paths:
+            await one.znodes.delete(path)
+        return await get_many(paths)
+
+    two.znodes.get_many = too_late  # type: ignore[method-assign]
+    await one.configs.change(TOPIC, setting("retention.ms", "100"))
+    await brokers.settle()
+    assert await one.znodes.children(ConfigChangeZnode.PARENT) == []
+    assert two.retention_ms() == 100
+
+
+async def test_settings_that_changed_while_a_broker_was_away_are_known_in_its_next_session(
+    brokers: Brokers,
+) -> None:
+    """Also if the notes are gone: an old retention would delete records that a new one keeps."""
+    one, two = brokers.one, brokers.two
+    mine = ConfigResource(ResourceType.BROKER, "2")
+    await two.configs.change(mine, setting("log.cleaner.threads", "3"))
+    await one.configs.change(ALL_BROKERS, setting("log.retention.ms", "50"))
+    await brokers.settle()
+    await expire_session(two.znodes)
+    await one.configs.change(ALL_BROKERS, setting("log.retention.ms", "-1"))
+    await one.configs.change(GROUP, setting("consumer.session.timeout.ms", "50000"))
+    await one.configs.replace(TOPIC, {})
+    for note in await one.znodes.children(ConfigChangeZnode.PARENT):
+        await one.znodes.delete(f"{ConfigChangeZnode.PARENT}/{note}")
+    await brokers.settle()
+    renew_session(two.znodes)
+    two.notifications.session_renewed()
+    await brokers.settle()
+    assert two.configs.broker_config.values["log.retention.ms"] == -1
+    assert two.configs.broker_config.values["log.cleaner.threads"] == 3
+    assert two.configs.group_value("g", "consumer.session.timeout.ms") == 50_000
+    assert two.retention_ms() == -1
+    await expire_session(two.znodes)
+    await one.configs.replace(GROUP, {})
+    for note in await one.znodes.children(ConfigChangeZnode.PARENT):
+        await one.znodes.delete(f"{ConfigChangeZnode.PARENT}/{note}")
+    renew_session(two.znodes)
+    two.notifications.session_renewed()
+    await brokers.settle()
+    assert two.configs.group_value("g", "consumer.session.timeout.ms") != 50_000
+
+
+@pytest.mark.parametrize(
+    ("resource", "keys"),
+    [
+        (TOPIC, ("retention.ms", "segment.ms")),
+        (ALL_BROKERS, ("log.retention.ms", "log.roll.ms")),
+        (GROUP, ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")),
+    ],
+)
+async def test_two_brokers_that_change_different_keys_keep_each_others_changes(
+    brokers: Brokers, resource: ConfigResource, keys: tuple[str, str]
+) -> None:
+    """The second broker has not read the change of the first one when a client asks it for another."""
+    await brokers.two.notifications.close()
+    await brokers.one.configs.change(resource, setting(keys[0], "50000"))
+    await brokers.two.configs.change(resource, setting(keys[1], "5000"))
+    late = Broker(brokers.store, 3, brokers.clock)
+    await late.start()
+    for broker in (brokers.two, late):
+        values = {entry.name: entry.value for entry in broker.configs.describe(resource)}
+        assert [values[key] for key in keys] == ["50000", "5000"]
+    await late.notifications.close()
+
+
+async def test_two_brokers_that_change_a_topic_at_once_keep_each_others_changes(brokers: Brokers) -> None:
+    changes = {"retention.ms": brokers.one, "segment.ms": brokers.two, "flush.ms": brokers.one}
+    changes |= {"segment.jitter.ms": brokers.two}
+    await asyncio.gather(
+        *(broker.configs.change(TOPIC, setting(key, "77")) for key, broker in changes.items())
+    )
+    await brokers.settle()
+    for broker in (brokers.one, brokers.two):
+        values = {entry.name: entry.value for entry in broker.configs.describe(TOPIC)}
+        assert [values[key] for key in changes] == ["77"] * 4
+
+
+async def test_a_topic_that_was_made_again_gets_no_setting_of_its_predecessor(brokers: Brokers) -> None:
+    """A broker that has not noticed the deletion adds a setting: it writes none that it remembers."""
+    znodes = brokers.one.znodes
+    await znodes.delete("/brokers/topics/t")
+    await znodes.delete("/config/topics/t")
+    await create_topic(znodes, "t", Uuid(bytes(16)), {0: [1]}, {"cleanup.policy": "compact"})
+    await brokers.two.configs.change(TOPIC, setting("segment.ms", "77"))
+    assert await read_config(znodes, "topics", "t") == {"cleanup.policy": "compact", "segment.ms": "77"}
+
+
+async def test_a_change_of_a_topic_that_is_gone_leaves_no_settings_behind(brokers: Brokers) -> None:
+    """The next topic of this name would begin with them."""
+    znodes = brokers.one.znodes
+    await znodes.delete("/brokers/topics/t")
+    await znodes.delete("/config/topics/t")
+    with pytest.raises(UnknownTopicOrPartition):
+        await brokers.two.configs.change(TOPIC, setting("segment.ms", "77"))
+    assert await znodes.exists("/config/topics/t") is None
 
 
 async def test_an_unreadable_note_does_no_harm(brokers: Brokers) -> None:

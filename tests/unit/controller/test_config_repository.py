@@ -162,15 +162,16 @@ async def test_a_broker_refuses_what_it_cannot_change(
 async def test_overrides_of_a_newer_kafka_stay_in_the_store_without_effect(admin: Admin) -> None:
     await admin.topics.create_topic(TopicSpec("t", configs={"retention.ms": "5"}))
     overrides = {"retention.ms": "5", "remote.storage.enable": "true"}
-    await store.write_config(admin.znodes, ConfigZnode.TOPICS, "t", overrides)
-    await store.write_config(admin.znodes, ConfigZnode.BROKERS, "1", {"who.knows": "1"})
+    await store.change_config(admin.znodes, ConfigZnode.TOPICS, "t", lambda _: overrides)
+    await store.change_config(admin.znodes, ConfigZnode.BROKERS, "1", lambda _: {"who.knows": "1"})
     await admin.restart()
     assert admin.led("t").log.config.retention_ms == 5
     assert await store.read_config(admin.znodes, ConfigZnode.TOPICS, "t") == overrides
 
 
 async def test_settings_of_a_topic_that_does_not_exist_are_not_described(admin: Admin) -> None:
-    await store.write_config(admin.znodes, ConfigZnode.TOPICS, "ghost", {"retention.ms": "5"})
+    path = ConfigZnode.path(ConfigZnode.TOPICS, "ghost")
+    await admin.znodes.create(path, ConfigZnode.encode({"retention.ms": "5"}), make_parents=True)
     await admin.restart()
     with pytest.raises(UnknownTopicOrPartition):
         admin.configs.describe(ConfigResource(ResourceType.TOPIC, "ghost"))
@@ -213,7 +214,7 @@ async def test_what_would_stop_a_start_is_refused_at_run_time_too(
 
 async def test_a_stored_override_that_cannot_be_read_does_not_stop_a_start(admin: Admin) -> None:
     overrides = {"max.connections.per.ip.overrides": "nobody", "max.connections": "7"}
-    await store.write_config(admin.znodes, ConfigZnode.BROKERS, DEFAULT_ENTITY, overrides)
+    await store.change_config(admin.znodes, ConfigZnode.BROKERS, DEFAULT_ENTITY, lambda _: overrides)
     await admin.configs.load()
     assert admin.configs.broker_config.max_connections == 7
     assert admin.configs.broker_config.max_connections_per_ip_overrides == {}

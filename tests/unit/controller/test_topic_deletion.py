@@ -12,11 +12,11 @@ import pytest
 from barnabas.cluster.coordination.contract import ConnectionLoss, Operation, Result
 from barnabas.cluster.stores.topics import (
     add_partitions,
+    change_config,
     create_topic,
     mark_for_deletion,
     read_config,
     read_topic,
-    write_config,
 )
 from barnabas.cluster.znodes.layout import ConfigZnode, TopicZnode
 from barnabas.cluster.znodes.notifications import DeleteTopicsZnode
@@ -256,7 +256,7 @@ async def test_the_settings_of_a_topic_go_with_its_name(
         if not remade and await cluster.admin.exists(TopicZnode.path("t")) is None:
             remade.append(1)
             await cluster.admin.create(TopicZnode.path("t"), TopicZnode.encode(None, {}))
-            await write_config(cluster.admin, ConfigZnode.TOPICS, "t", {"retention.ms": "2000"})
+            await change_config(cluster.admin, ConfigZnode.TOPICS, "t", lambda _: {"retention.ms": "2000"})
         return results
 
     monkeypatch.setattr(session, "multi", remake)

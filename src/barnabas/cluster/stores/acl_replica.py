@@ -18,7 +18,7 @@ from barnabas.cluster.stores.acl_store import (
     named_by_notification,
     read_rules,
 )
-from barnabas.cluster.stores.change_notifications import remove_expired_notifications
+from barnabas.cluster.stores.change_notifications import SeenNotifications
 from barnabas.cluster.stores.errors import as_client_errors
 from barnabas.cluster.znodes.acls import AclChangeZnode
 from barnabas.cluster.znodes.json_codec import MalformedZnode
@@ -38,10 +38,9 @@ class AclReplica:
     def __init__(self, znodes: Coordination, authorizer: AclAuthorizer, clock: Clock) -> None:
         self.authorizer = authorizer
         self._znodes = znodes
-        self._clock = clock
         self._lock = Lock()
         self._is_all_unsure = False
-        self._seen: frozenset[str] = frozenset()
+        self._seen = SeenNotifications(znodes, clock)
 
     async def open(self, look: Callable[[], None]) -> None:
         """Read all ACLs. Raises MalformedZnode if one cannot be read: it might deny something."""
@@ -72,7 +71,10 @@ class AclReplica:
             found = dict(zip(paths, await self._znodes.get_many(paths), strict=True))
             notes |= found
             for path, node in found.items():
-                if node is None or path in self._seen:
+                if path in self._seen:
+                    continue
+                if node is None:
+                    self._is_all_unsure = True
                     continue
                 try:
                     named[named_by_notification(node[0], extended=is_extended)] = None
@@ -80,8 +82,7 @@ class AclReplica:
                     logger.warning("%s: %s", path, error)
                     self._is_all_unsure = True
         await self._read(named)
-        self._seen = frozenset(notes)
-        await remove_expired_notifications(self._znodes, notes, self._clock)
+        await self._seen.processed(notes)
 
     async def _read_all(self) -> None:
         self._is_all_unsure = False

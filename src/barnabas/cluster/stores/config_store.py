@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from barnabas.cluster.coordination.contract import Coordination
 from barnabas.cluster.stores import client_entities as client_entity_znodes
 from barnabas.cluster.stores.errors import as_client_errors
-from barnabas.cluster.stores.topics import read_config, read_configs, readable_config, write_config
+from barnabas.cluster.stores.topics import change_config, read_config, read_configs, readable_config
 from barnabas.cluster.znodes.json_codec import MalformedZnode
 from barnabas.cluster.znodes.layout import ConfigZnode, TopicZnode, desanitize, sanitize
 from barnabas.config.dynamic.client_entities import EntityPath, Values, ValuesChange
-from barnabas.config.dynamic.store import Overrides
+from barnabas.config.dynamic.store import Overrides, OverridesChange
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +48,9 @@ class ZnodeConfigStore:
             nodes = await self._znodes.get_many([TopicZnode.path(topic) for topic in topics])
         return [topic for topic, node in zip(topics, nodes, strict=True) if node]
 
-    async def write(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
+    async def change(self, entity_type: str, name: str, change: OverridesChange) -> None:
         with as_client_errors():
-            await write_config(self._znodes, entity_type, sanitize(name), overrides)
+            await change_config(self._znodes, entity_type, sanitize(name), change)
 
     async def read_entity(self, path: EntityPath) -> Values | None:
         return await client_entity_znodes.read_entity(self._znodes, path)

@@ -22,7 +22,7 @@ from barnabas.cluster.coordination.contract import (
     SetData,
     Stat,
 )
-from barnabas.cluster.stores.change_notifications import remove_expired_notifications
+from barnabas.cluster.stores.change_notifications import SeenNotifications
 from barnabas.cluster.stores.errors import as_client_errors
 from barnabas.cluster.znodes.delegation_tokens import DelegationTokenZnode, TokenChangeZnode
 from barnabas.cluster.znodes.json_codec import MalformedZnode
@@ -83,6 +83,7 @@ class DelegationTokens:
         """
         self._notes: dict[str, tuple[bytes, Stat] | None] = {}
         """Processed notifications by path."""
+        self._seen = SeenNotifications(znodes, clock)
         self._background = background
         metrics.gauge("barnabas_delegation_tokens", "Delegation tokens.", lambda: len(self._known))
         metrics.gauge(
@@ -190,6 +191,7 @@ class DelegationTokens:
             ids = await self._znodes.children(DelegationTokenZnode.PARENT)
             for gone in self._known.keys() - ids:
                 self._forget(gone)
+            everything |= any(node is None and path not in self._seen for path, node in notes.items())
             named = {node[0] for path, node in notes.items() if node is not None and path not in self._notes}
             await self._read(
                 [
@@ -199,7 +201,7 @@ class DelegationTokens:
                 ]
             )
             self._notes = notes
-            await remove_expired_notifications(self._znodes, notes, self._clock)
+            await self._seen.processed(notes)
 
     async def _read_notes(self, look: Callable[[], None]) -> dict[str, tuple[bytes, Stat] | None]:
         """All notifications; those that were processed come from this copy."""

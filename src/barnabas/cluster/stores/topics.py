@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.cluster.coordination.contract import (
     BadVersion,
+    Check,
     Coordination,
     Create,
     NodeExists,
@@ -68,7 +69,7 @@ async def create_topic(
         raise TopicAlreadyExists(f"topic {topic} is being deleted")
     creation = Create(TopicZnode.path(topic), TopicZnode.encode(topic_id, _assigned(assignment)))
     while True:
-        configuring = await _put_config(znodes, ConfigZnode.TOPICS, topic, config)
+        configuring = await _put_topic_config(znodes, topic, config)
         try:
             await znodes.multi([creation, *configuring])
         except NodeExists as error:
@@ -189,18 +190,37 @@ def readable_config(entity_path: str, data: bytes) -> dict[str, str] | None:
         return None
 
 
-async def write_config(
-    znodes: Coordination, entity_type: str, entity_name: str, config: Mapping[str, str]
+async def change_config(
+    znodes: Coordination,
+    entity_type: str,
+    entity_name: str,
+    change: Callable[[dict[str, str] | None], Mapping[str, str]],
 ) -> None:
-    """Replace an entity's configuration and create the change notification."""
+    """Write `change(present configuration)` and the change notification in one transaction.
+
+    `change` gets None if the present configuration is unreadable. The write is conditional on the version
+    that was read, and on the existence of a topic: no change overwrites another broker's, and none leaves a
+    configuration behind for the next topic of the name.
+    """
+    path = ConfigZnode.path(entity_type, entity_name)
     note = ConfigChangeZnode.encode(f"{entity_type}/{entity_name}")
     telling = Create(ConfigChangeZnode.CREATE_PATH, note, sequential=True)
+    conditions = [Check(TopicZnode.path(entity_name))] if entity_type == ConfigZnode.TOPICS else []
     while True:
-        configuring = await _put_config(znodes, entity_type, entity_name, config, even_if_empty=True)
+        (node,) = await znodes.get_many([path])
+        present = {} if node is None else readable_config(f"{entity_type}/{entity_name}", node[0])
+        data = ConfigZnode.encode(change(present))
+        writing = Create(path, data) if node is None else SetData(path, data, node[1].version)
         try:
-            await znodes.multi([*configuring, telling])
-        except NodeExists:
-            continue  # another writer created the node first
+            await znodes.multi([*conditions, writing, telling])
+        except (BadVersion, NodeExists):
+            continue  # another writer was first
+        except NoNode as error:
+            if conditions and error.index == 0:
+                raise UnknownTopicOrPartition(f"there is no topic {entity_name}") from error
+            if node is None or error.index != len(conditions):
+                raise
+            continue  # another writer deleted the node
         return
 
 
@@ -248,15 +268,8 @@ async def _take_producer_ids(
         return block
 
 
-async def _put_config(
-    znodes: Coordination,
-    entity_type: str,
-    entity_name: str,
-    config: Mapping[str, str],
-    *,
-    even_if_empty: bool = False,
-) -> list[Operation]:
-    path = ConfigZnode.path(entity_type, entity_name)
+async def _put_topic_config(znodes: Coordination, topic: str, config: Mapping[str, str]) -> list[Operation]:
+    path = ConfigZnode.path(ConfigZnode.TOPICS, topic)
     if await znodes.exists(path) is not None:
         return [SetData(path, ConfigZnode.encode(config))]
-    return [Create(path, ConfigZnode.encode(config))] if config or even_if_empty else []
+    return [Create(path, ConfigZnode.encode(config))] if config else []

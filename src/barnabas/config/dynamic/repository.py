@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 TopicListener = Callable[[str, LogConfig], None]
 BrokerListener = Callable[[Collection[str]], None]
 BrokerCheck = Callable[[Mapping[str, Any]], None]
+Decide = Callable[[Mapping[str, str]], dict[str, str]]
+"""The overrides of a resource after a change of the present ones."""
 
 
 KEEP_EVERYTHING: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -69,6 +71,10 @@ DECIDE_ON_DELETION: Final = frozenset(
         "log.cleaner.min.compaction.lag.ms",
     }
 )
+
+
+_KEYS: Final[Mapping[int, Definition]] = {ResourceType.TOPIC: TOPIC_KEYS, ResourceType.GROUP: GROUP_KEYS}
+"""Definitions of all resources but brokers, whose keys include those of their listeners."""
 
 
 class ConfigResource(NamedTuple):
@@ -216,6 +222,24 @@ class ConfigRepository:
                 if stored is not None:
                     self._put_group(entity_name, _usable(GROUP_KEYS, stored, f"group {entity_name}"))
 
+    async def reload_all(self) -> None:
+        """Read all settings again: notifications may have been lost."""
+        async with self._reading:
+            brokers = await self._store.read_all(BROKERS)
+            groups = await self._store.read_all(GROUPS)
+            topics = await self._store.read_all(TOPICS)
+            for entity in (DEFAULT_ENTITY, str(self._broker_id)):
+                stored = brokers.get(entity, {})
+                if stored is not None:
+                    self._put_layer(entity, _broker_overrides(self._layers.keys, stored, entity))
+            for group in self._groups.keys() | groups.keys():
+                stored = groups.get(group, {})
+                if stored is not None:
+                    self._put_group(group, _usable(GROUP_KEYS, stored, f"group {group}"))
+            for topic in sorted(self._topics):
+                self._put_stored(topic, topics.get(topic, {}))
+        await self.clients.reload_all()
+
     def _put_stored(self, topic: str, overrides: Overrides) -> None:
         """Take over readable overrides; unreadable ones change nothing."""
         if topic not in self._topics:
@@ -255,7 +279,7 @@ class ConfigRepository:
         """Replace all overrides of the resource."""
         await self._find(resource)
         async with self.changing:
-            await self._apply(resource, overrides, validate_only=validate_only)
+            await self._apply(resource, lambda _: dict(overrides), validate_only=validate_only)
 
     async def change(
         self, resource: ConfigResource, changes: Sequence[Change], *, validate_only: bool = False
@@ -267,56 +291,81 @@ class ConfigRepository:
             return
         await self._find(resource)
         async with self.changing:
-            keys, current = self._current(resource)
-            await self._apply(resource, apply_changes(keys, current, changes), validate_only=validate_only)
+            keys = _KEYS.get(resource.type, self._layers.keys)
+            await self._apply(
+                resource,
+                lambda current: apply_changes(keys, current, changes),
+                validate_only=validate_only,
+            )
 
     async def _find(self, resource: ConfigResource) -> None:
         if resource.type == ResourceType.TOPIC:
             await self.find_topics((resource.name,))
 
-    def _current(self, resource: ConfigResource) -> tuple[Definition, Mapping[str, str]]:
+    async def _apply(self, resource: ConfigResource, decide: Decide, *, validate_only: bool) -> None:
         if resource.type == ResourceType.TOPIC:
-            self._check_topic(resource.name)
-            return TOPIC_KEYS, self._overrides[resource.name]
-        if resource.type == ResourceType.BROKER:
-            layers = self._layers
-            return layers.keys, layers.dynamic if resource.name else layers.dynamic_default
-        if resource.type == ResourceType.GROUP:
-            return GROUP_KEYS, self._groups.get(resource.name, {})
-        raise InvalidRequest(f"resource type {resource.type} has no configs here")
-
-    async def _apply(
-        self, resource: ConfigResource, overrides: Mapping[str, str], *, validate_only: bool
-    ) -> None:
-        if resource.type == ResourceType.TOPIC:
-            await self._apply_to_topic(resource.name, overrides, validate_only=validate_only)
+            await self._apply_to_topic(resource.name, decide, validate_only=validate_only)
         elif resource.type == ResourceType.BROKER:
-            await self._apply_to_broker(resource.name, overrides, validate_only=validate_only)
+            await self._apply_to_broker(resource.name, decide, validate_only=validate_only)
         elif resource.type == ResourceType.GROUP:
-            await self._apply_to_group(resource.name, overrides, validate_only=validate_only)
+            await self._apply_to_group(resource.name, decide, validate_only=validate_only)
         else:
             raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
-    async def _apply_to_topic(self, topic: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+    async def _apply_to_topic(self, topic: str, decide: Decide, *, validate_only: bool) -> None:
         self._check_topic(topic)
-        config = self.resolve(overrides)
-        if validate_only:
+
+        def decided(stored: Overrides) -> dict[str, str]:
+            """The new overrides, which follow from the stored ones: another broker may have changed them."""
+            overrides = decide(self._overrides.get(topic, {}) if stored is None else stored)
+            self.resolve(overrides)
+            return overrides
+
+        overrides = await self._changed(TOPICS, topic, decided, validate_only=validate_only)
+        if overrides is None:
             return
-        await self._store.write(TOPICS, topic, overrides)
         if topic not in self._topics:
             raise UnknownTopicOrPartition(f"the topic '{topic}' was deleted meanwhile")
-        self._overrides[topic] = dict(overrides)
-        self._set_topic_config(topic, config)
+        self._overrides[topic] = overrides
+        self._set_topic_config(topic, self.resolve(overrides))
 
-    async def _apply_to_broker(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+    async def _apply_to_broker(self, name: str, decide: Decide, *, validate_only: bool) -> None:
         if name:
             self._check_broker(name)
-        check_broker_overrides(self._layers.keys, overrides, all_brokers=not name)
-        self._check_agreement(overrides)
+        entity, keys = name or DEFAULT_ENTITY, self._layers.keys
+
+        def decided(stored: Overrides) -> dict[str, str]:
+            present = self.broker_overrides(name) if stored is None else stored
+            overrides = decide(_broker_overrides(keys, present, entity))
+            check_broker_overrides(keys, overrides, all_brokers=not name)
+            self._check_agreement(overrides)
+            return overrides
+
+        overrides = await self._changed(BROKERS, entity, decided, validate_only=validate_only)
+        if overrides is not None:
+            self._put_layer(entity, overrides)
+
+    async def _changed(
+        self,
+        entity_type: str,
+        name: str,
+        decided: Callable[[Overrides], dict[str, str]],
+        *,
+        validate_only: bool,
+    ) -> dict[str, str] | None:
+        """The overrides that were written; None if they are only validated."""
         if validate_only:
-            return
-        await self._store.write(BROKERS, name or DEFAULT_ENTITY, overrides)
-        self._put_layer(name or DEFAULT_ENTITY, overrides)
+            decided(None)
+            return None
+        written: dict[str, str] = {}
+
+        def change(stored: Overrides) -> dict[str, str]:
+            nonlocal written
+            written = decided(stored)
+            return written
+
+        await self._store.change(entity_type, name, change)
+        return written
 
     def _put_layer(self, entity_name: str, overrides: Mapping[str, str]) -> None:
         is_default = entity_name == DEFAULT_ENTITY
@@ -325,13 +374,18 @@ class ConfigRepository:
         layer.update(overrides)
         self._broker_changed()
 
-    async def _apply_to_group(self, group: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+    async def _apply_to_group(self, group: str, decide: Decide, *, validate_only: bool) -> None:
         check_group_name(group)
-        check_group_overrides(overrides, self._layers)
-        if validate_only:
-            return
-        await self._store.write(GROUPS, group, overrides)
-        self._put_group(group, overrides)
+
+        def decided(stored: Overrides) -> dict[str, str]:
+            present = self._groups.get(group, {}) if stored is None else stored
+            overrides = decide(_usable(GROUP_KEYS, present, f"group {group}"))
+            check_group_overrides(overrides, self._layers)
+            return overrides
+
+        overrides = await self._changed(GROUPS, group, decided, validate_only=validate_only)
+        if overrides is not None:
+            self._put_group(group, overrides)
 
     def _put_group(self, group: str, overrides: Mapping[str, str]) -> None:
         if overrides:

@@ -6,7 +6,7 @@ the implementation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from barnabas.config.dynamic.client_entities import ClientEntityStore
@@ -21,6 +21,8 @@ DEFAULT_ENTITY: Final = "<default>"
 Overrides = dict[str, str] | None
 """Settings of an entity; None if they are unreadable."""
 
+OverridesChange = Callable[[Overrides], Mapping[str, str]]
+
 
 class ConfigStore(ClientEntityStore, Protocol):
     async def read(self, entity_type: str, name: str) -> Overrides: ...
@@ -31,5 +33,8 @@ class ConfigStore(ClientEntityStore, Protocol):
 
     async def existing_topics(self, topics: Sequence[str]) -> list[str]: ...
 
-    async def write(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        """Replace the settings, and notify the other brokers."""
+    async def change(self, entity_type: str, name: str, change: OverridesChange) -> None:
+        """Replace the present settings with `change` of them, and notify the other brokers.
+
+        `change` may be called again: another broker may write between the read and the write. An error that
+        it raises ends the operation."""
