@@ -30,6 +30,7 @@ from pyspark_barnabas.readers.offsets import Offsets, OffsetTree
 from pyspark_barnabas.readers.segments import SegmentRange, SegmentSource, offset_of, pack
 from pyspark_barnabas.readers.stream_reader import BATCH_ONLY
 from pyspark_barnabas.shared.options import OptionError, Options
+from pyspark_barnabas.worker.closed_connection import end_quietly_after_close
 
 
 class SegmentStreamReader(SegmentSource, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -100,6 +101,9 @@ class SegmentStreamReader(SegmentSource, DataSourceStreamReader, SupportsTrigger
                 )
             ranges += self._ranges(topic_partition, row, first, last)
         return pack(ranges)
+
+    def stop(self) -> None:
+        end_quietly_after_close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._read(partition)

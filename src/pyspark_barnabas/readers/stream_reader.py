@@ -34,6 +34,7 @@ from pyspark_barnabas.readers.offsets import Offsets, OffsetTree, TopicIds
 from pyspark_barnabas.shared import options as parse
 from pyspark_barnabas.shared.cluster import Cluster
 from pyspark_barnabas.shared.options import OptionError, Options
+from pyspark_barnabas.worker.closed_connection import end_quietly_after_close
 
 MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1_000
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "offsetsAtRead")
@@ -117,6 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [TaskPartition(task) for task in tasks]
 
     def stop(self) -> None:
+        end_quietly_after_close()
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None

@@ -20,6 +20,26 @@ from tests.support.topics import consume, produce
 PATIENCE_S = 900.0
 
 
+PRINTING = """
+from pyspark.sql.streaming import StreamingQueryListener
+
+def watch(rows):
+    class Printer(StreamingQueryListener):
+        def onQueryStarted(self, event): pass
+        def onQueryProgress(self, event): pass
+        def onQueryIdle(self, event): pass
+        def onQueryTerminated(self, event): print_to("late words")
+
+    def print_to(words):
+        rows.sparkSession._jvm.java.lang.System.err.println(words)
+
+    print_to("early words")
+    rows.sparkSession.streams.addListener(Printer())
+    return rows
+"""
+"""A transform by which the JVM prints while its query runs, and again when its query is stopped."""
+
+
 class Command:
     """`barnabas pipeline run` on a spec in `directory`."""
 
@@ -91,6 +111,22 @@ def test_a_signal_ends_it_in_order_and_it_goes_on_from_there(
     os.kill(running.pid, signal.SIGTERM)
     assert_ended_in_order(running, 0)
     assert ids(bootstrap, out) == list(range(15))
+
+
+def test_after_a_signal_the_jvm_and_its_workers_print_nothing(
+    command: Command, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    """Their connections close in any order, and a process that finds its own closed prints a traceback."""
+    source = new_topic()
+    command.write(source, new_topic(), "transforms:\n  - python: printing:watch\n")
+    command.spec.with_name("printing.py").write_text(PRINTING)
+    produce(bootstrap, source, [{"id": 1}])
+    running = command.start(1)
+    running.wait_ready(PATIENCE_S)
+    os.kill(running.pid, signal.SIGTERM)
+    assert_ended_in_order(running, 0)
+    assert "early words" in running.output_text()
+    assert "late words" not in running.output_text()
 
 
 def assert_ended_in_order(running: ServerProcess, code: int) -> None:

@@ -73,7 +73,11 @@ def run(
             needs_broker,
         )
         from barnabas.pipelines.spark.context.run_context import Beginning, Run  # noqa: PLC0415
-        from barnabas.pipelines.spark.jvm.session import open_session, session_defaults  # noqa: PLC0415
+        from barnabas.pipelines.spark.jvm.session import (  # noqa: PLC0415
+            discard_stderr,
+            open_session,
+            session_defaults,
+        )
         from barnabas.security.identity.secret_references import resolve  # noqa: PLC0415
 
         check_files(spec, session_defaults(resolve(master or spec.spark.master))["spark.master"])
@@ -95,8 +99,10 @@ def run(
             show,
             stopped=ending.stopped,
             on_running=lambda: stages.enter("waiting for the first micro-batch"),
+            on_stopping=lambda: discard_stderr(session),
         )
         stages.leave()
+        discard_stderr(session)
         session.stop()
     if not ending.stopped.is_set():
         click.echo(f"{spec.name}: done", err=True)

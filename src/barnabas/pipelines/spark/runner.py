@@ -132,12 +132,18 @@ class RunningPipeline:
             query.stop()
         self._reports.stop()
 
-    def wait(self, stopped: threading.Event | None = None) -> None:
-        """Wait until the pipeline ends or `stopped` is set; raises PipelineFailed if it failed."""
+    def wait(
+        self, stopped: threading.Event | None = None, on_stopping: Callable[[], None] = lambda: None
+    ) -> None:
+        """Wait until the pipeline ends or `stopped` is set; raises PipelineFailed if it failed.
+
+        `on_stopping` is called before queries are stopped because `stopped` is set.
+        """
         try:
             while not all(query.awaitTermination(WAIT_S) for query in self._queries):
                 self._reports.check()
                 if stopped is not None and stopped.is_set():
+                    on_stopping()
                     break
                 for query, watchdog in zip(self._queries, self._watchdogs, strict=True):
                     watchdog.check(str(query.status["message"]), self._reports.batch_id)
@@ -225,13 +231,14 @@ def run_pipeline(
     *,
     stopped: threading.Event | None = None,
     on_running: Callable[[], None] = lambda: None,
+    on_stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Run to the end, or until `stopped`. Records that break a transform are quarantined on the way."""
     while True:
         started = start_pipeline(run, on_progress, functions)
         on_running()
         try:
-            started.wait(stopped)
+            started.wait(stopped, on_stopping)
         except (Away, PipelineInvalid, TooManyErrors):
             raise
         except PipelineFailed:

@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.core.optional_dependencies import install_command
 from barnabas.pipelines.spark.jvm.class_sharing import sharing_options
@@ -83,6 +83,17 @@ def quiet_loggers() -> None:
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+
+
+def discard_stderr(spark: SparkSession) -> None:
+    """Discard whatever the JVM and its Python workers print from now on, because the driver stops them.
+
+    The JVM copies the standard error of its workers to its own. A worker may print a traceback when the JVM
+    closes its connection, and which worker does so depends on the moment. Failures of a stop reach the driver
+    as exceptions. Java redirects a standard stream that is closed to /dev/null.
+    """
+    jvm: Any = spark._jvm
+    jvm.java.lang.System.err.close()
 
 
 def _prepare_environment(settings: Mapping[str, str]) -> None:
