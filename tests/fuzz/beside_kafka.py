@@ -37,7 +37,9 @@ DRAWN = tuple(key for key in STATEFUL if key not in MAY_WAIT)
 CLOSED = "closed"
 PASSING = frozenset({14, 15, 16, 51})
 """Of one broker that coordinates everything: it loads, or a transaction is being ended."""
-RETRIES_MAX = 20
+FAILED = -1
+"""UNKNOWN_SERVER_ERROR. Such an answer repeats ids of its request, so they are no ids of that broker."""
+RETRIES_MAX = 100
 RETRY_S = 0.1
 
 Codes = tuple[int, ...] | str
@@ -57,7 +59,7 @@ def _session_of_another_connection(key: ApiKey, version: int, ours: Codes, kafka
 
 
 def _fails_there(key: ApiKey, version: int, ours: Codes, kafka: Codes) -> bool:
-    return kafka == CLOSED or -1 in kafka
+    return kafka == CLOSED or FAILED in kafka
 
 
 ACCEPTED = (
@@ -156,7 +158,9 @@ def differences(ours: Broker, kafka: Broker, seed: int, count: int) -> Iterator[
         except KafkaError:  # the drawn values do not fit into this version
             continue
         there = kafka.ask_patiently(key, version, pairs.translated(message), number)
-        if here is not None and there is not None:
+        if here is None:
+            pool.forget("session_id")  # a fetch session ends with its connection (ADR 34)
+        if here is not None and there is not None and FAILED not in codes_in(there):
             pool.learn(here)
             pairs.learn(here, there)
         found = _codes(here), _codes(there)

@@ -59,6 +59,10 @@ class Pool:
         if isinstance(value, str | bytes) and len(value) >= 16:
             self.learned.append(value.encode() if isinstance(value, str) else bytes(value))
 
+    def forget(self, name: str) -> None:
+        """Ids that are gone, as fetch sessions are with their connection."""
+        self._known.pop(name, None)
+
     def known(self, name: str, random: Random) -> Any:
         """Something that an answer said under this name, or None."""
         found = self._known.get(SHARED.get(name, name))

@@ -28,6 +28,13 @@ thread writes a larger snapshot, with the flush that follows."""
 UNWRITTEN_SNAPSHOTS_MAX: Final = 8
 """Producer snapshots of one log that wait for a flush, each with a list of all its producers."""
 
+MARKERS_PER_TURN_MAX: Final = 100
+"""Partitions of a transaction that get their marker in one turn of the loop."""
+
+MARKERS_UNWRITTEN_MAX: Final = 1_000
+"""Markers of one request or transaction that wait for replication; the next ones follow when some are
+replicated. A transaction of more partitions sends several WriteTxnMarkers to a leader."""
+
 DISK_READERS_MAX: Final = 4
 """Threads that read data for fetch responses which is not in the page cache."""
 

@@ -65,18 +65,20 @@ def _answer(topics: Iterable[AddPartitionsToTxnTopic], codes: Codes) -> Sliced[A
 
 
 def _add_batched(request: AddPartitionsToTxnRequest, context: RequestContext) -> Sliced[None]:
+    # If a transactional id is named twice, the last mention counts, as in Apache Kafka.
+    transactions = list({each.transactional_id: each for each in request.transactions}.values())
     gathering: Gathering[Codes] = Gathering(
-        len(request.transactions), lambda codes: context.answer_in_slices(_answer_batched(request, codes))
+        len(transactions), lambda codes: context.answer_in_slices(_answer_batched(transactions, codes))
     )
-    for index, transaction in enumerate(request.transactions):
+    for index, transaction in enumerate(transactions):
         yield from _add_one_of_batch(transaction, context, partial(gathering.put, index))
 
 
 def _answer_batched(
-    request: AddPartitionsToTxnRequest, codes_of: Sequence[Codes]
+    transactions: Sequence[AddPartitionsToTxnTransaction], codes_of: Sequence[Codes]
 ) -> Sliced[AddPartitionsToTxnResponse]:
     results = []
-    for transaction, codes in zip(request.transactions, codes_of, strict=True):
+    for transaction, codes in zip(transactions, codes_of, strict=True):
         topic_results = yield from _topic_results(transaction.topics, codes)
         results.append(
             AddPartitionsToTxnResult(

@@ -1,18 +1,20 @@
 """WriteTxnMarkers (27), v1-2. Gaps: version 0 (not flexible, removed from Apache Kafka).
 
 Transaction coordinators send it, and tools that abort a hanging transaction. Each partition has its own
-error; a marker without partitions has none.
+error; a marker without partitions has none. Requests of a connection do not wait for each other, unless one
+has very many markers: then only some of them wait for replication at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from barnabas.coordinator.runtime.fan_in import Gathering
+from barnabas.coordinator.runtime.fan_in import Gathering, Window
 from barnabas.coordinator.transaction.markers.outcome import MarkerErrors, TransactionMarker
 from barnabas.core.errors import NONE, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.core.limits import ORDER_ELEMENTS_MAX
+from barnabas.core.limits import DECISION_ELEMENTS_MAX, MARKERS_UNWRITTEN_MAX
 from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.write_txn_markers import (
@@ -33,20 +35,28 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
     markers = yield from matching(
         request.markers, lambda marker: any(topic.partition_indexes for topic in marker.topics)
     )
+    if len(markers) > MARKERS_UNWRITTEN_MAX:
+        context.answer_with(_write_many(markers, context))
+        return
     gathering: Gathering[MarkerErrors] = Gathering(
         len(markers), lambda errors: context.answer_in_slices(_answer(markers, errors))
     )
     for number, wanted in enumerate(markers):
-        _write(number, wanted, context, gathering)
+        _write(wanted, context, partial(gathering.put, number))
         yield
 
 
-def _write(
-    number: int,
-    wanted: WritableTxnMarker,
-    context: RequestContext,
-    gathering: Gathering[MarkerErrors],
-) -> None:
+async def _write_many(
+    markers: Sequence[WritableTxnMarker], context: RequestContext
+) -> WriteTxnMarkersResponse:
+    window: Window[MarkerErrors] = Window(MARKERS_UNWRITTEN_MAX)
+    for wanted in markers:
+        await context.breathe()
+        await window.begin(partial(_write, wanted, context))
+    return await context.spread(_answer(markers, await window.parts()))
+
+
+def _write(wanted: WritableTxnMarker, context: RequestContext, done: Callable[[MarkerErrors], None]) -> None:
     marker = TransactionMarker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -54,11 +64,12 @@ def _write(
         wanted.transaction_result,
         wanted.transaction_version,
     )
-    context.broker.markers.write(
-        marker,
-        [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes],
-        lambda errors: gathering.put(number, errors),
-    )
+    partitions = {
+        TopicPartition(topic.name, index): None
+        for topic in wanted.topics
+        for index in topic.partition_indexes
+    }
+    context.broker.markers.write(marker, partitions, done)
 
 
 def _answer(
@@ -105,5 +116,5 @@ WRITE_TXN_MARKERS = Api(
     ApiKey.WRITE_TXN_MARKERS,
     handle=handle_write_txn_markers,
     refused=_refused,
-    elements_max=ORDER_ELEMENTS_MAX,
+    elements_max=DECISION_ELEMENTS_MAX,
 )

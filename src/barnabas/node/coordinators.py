@@ -79,7 +79,7 @@ async def open_coordinators(
         exits.callback(groups.runtime.close)
         producer_ids = ProducerIds(lambda: allocate_producer_ids(znodes, broker_id))
         exits.push_async_callback(producer_ids.close)
-        markers = LocalMarkers(replicas, groups.runtime, clock)
+        markers = LocalMarkers(replicas, groups.runtime, clock, tasks.start)
         transactions = make_transaction_coordinator(
             TransactionSettings.of(config),
             transaction_runtime_settings(config),

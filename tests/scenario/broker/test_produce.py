@@ -18,6 +18,7 @@ from barnabas.core.errors import (
     UnsupportedCompressionType,
 )
 from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -54,7 +55,13 @@ def request_of(acks: int, *parts: tuple[str, int, bytes | None]) -> ProduceReque
     )
 
 
+async def make_internal_topics(broker: InProcessBroker) -> None:
+    for kind in (0, 1):
+        await broker.ask(FindCoordinatorRequest(key="any", key_type=kind), FindCoordinatorResponse, 1)
+
+
 async def test_each_partition_gets_its_own_answer(broker: InProcessBroker) -> None:
+    await make_internal_topics(broker)
     request = request_of(
         -1,
         ("topic", 0, batch([b"good"])),
@@ -93,6 +100,7 @@ async def test_zstd_is_taken_from_producers_that_readers_of_their_age_understand
 
 @pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
 async def test_clients_cannot_write_internal_topics(broker: InProcessBroker, topic: str) -> None:
+    await make_internal_topics(broker)
     refused = await broker.produce(topic)
     assert refused.error_code == InvalidTopicException.code
     assert refused.error_message is not None
@@ -115,6 +123,23 @@ async def test_an_unknown_topic_is_answered_before_acks_and_records(broker: InPr
     )
     codes = [each.partition_responses[0].error_code for each in answer.responses]
     assert codes == [UnknownTopicOrPartition.code, InvalidRecord.code]
+
+
+@pytest.mark.parametrize(
+    ("topic", "acks", "refused"),
+    [("topic", 7, InvalidRequiredAcks.code), ("__consumer_offsets", 1, InvalidTopicException.code)],
+)
+async def test_a_malformed_batch_is_answered_before_acks_and_internal_topics(
+    broker: InProcessBroker, topic: str, acks: int, refused: int
+) -> None:
+    """The order in which Kafka looks at a request."""
+    await make_internal_topics(broker)
+    parts = [(0, batch()), (0, b"4"), (0, batch() + batch()), (999, batch())]
+    codes = []
+    for index, records in parts:
+        answer = await broker.ask(request_of(acks, (topic, index, records)), ProduceResponse, BY_NAME_PRODUCE)
+        codes.append(answer.responses[0].partition_responses[0].error_code)
+    assert codes == [refused, InvalidRecord.code, InvalidRecord.code, UnknownTopicOrPartition.code]
 
 
 async def test_a_topic_with_fewer_replicas_than_its_minimum_needs_all_that_it_has(

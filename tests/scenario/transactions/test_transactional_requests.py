@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import name_of
+from barnabas.core.limits import MARKERS_UNWRITTEN_MAX
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -268,6 +269,28 @@ async def test_brokers_ask_for_many_transactions_at_once(
     }
 
 
+async def test_of_a_transactional_id_that_is_named_twice_the_last_mention_counts(
+    broker: InProcessBroker, producer: HandProducer
+) -> None:
+    await producer.add("topic", 0)
+    transactions = [
+        AddPartitionsToTxnTransaction(
+            transactional_id="tx",
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            verify_only=True,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=[0])],
+        )
+        for name in ("nowhere", "topic")
+    ]
+    answer = await broker.ask(
+        AddPartitionsToTxnRequest(transactions=transactions), AddPartitionsToTxnResponse, 5
+    )
+    (result,) = answer.results_by_transaction
+    (topic,) = result.topic_results
+    assert (topic.name, topic.results_by_partition[0].partition_error_code) == ("topic", 0)
+
+
 # Offsets
 
 
@@ -448,6 +471,24 @@ def marker_of(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: 
 async def write_marker(broker: InProcessBroker, marker: WritableTxnMarker, version: int = 2) -> str:
     answer = await broker.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, version)
     return name_of(answer.markers[0].topics[0].partitions[0].error_code)
+
+
+async def test_a_request_of_very_many_markers_is_answered_in_their_order(broker: InProcessBroker) -> None:
+    count = MARKERS_UNWRITTEN_MAX + 5
+    markers = [
+        WritableTxnMarker(
+            producer_id=number,
+            topics=[
+                WritableTxnMarkerTopic(name="topic" if number % 2 else "nowhere", partition_indexes=[0, 0])
+            ],
+        )
+        for number in range(count)
+    ]
+    answer = await broker.ask(WriteTxnMarkersRequest(markers=markers), WriteTxnMarkersResponse, 2)
+    assert [each.producer_id for each in answer.markers] == list(range(count))
+    codes = [name_of(each.topics[0].partitions[0].error_code) for each in answer.markers[:2]]
+    assert codes == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
+    assert await last_stable_offset(broker) == count // 2, "a partition that is named twice gets one marker"
 
 
 async def active_producers(broker: InProcessBroker) -> list[ProducerState]:

@@ -173,6 +173,15 @@ def test_a_regular_expression_follows_the_topics() -> None:
     assert group.regexes == {}
 
 
+def test_a_pattern_is_compiled_for_members_only() -> None:
+    groups, _ = with_topic()
+    assert groups.beat("m", 0, topics=["t"]).error_code == 0
+    assert groups.beat("stranger", 1, regex="(").error_code == UnknownMemberId.code
+    assert groups.beat("m", 7, regex="(").error_code == FencedMemberEpoch.code
+    assert groups.beat("m", 1, regex="(").error_code == InvalidRegularExpression.code
+    assert groups.beat("m", -1, regex="(").error_code == 0
+
+
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_choose_the_assignor(assignor: str) -> None:
     groups = Groups()

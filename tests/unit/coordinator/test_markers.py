@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +20,7 @@ from barnabas.cluster.stores.topics import create_topic, mark_for_deletion
 from barnabas.cluster.znodes.brokers import BrokerInfo
 from barnabas.cluster.znodes.layout import TopicZnode
 from barnabas.coordinator.transaction.markers.cluster import ClusterMarkers, FindDeleted
+from barnabas.coordinator.transaction.markers.local import LocalMarkers
 from barnabas.coordinator.transaction.markers.outcome import MarkerErrors, TransactionMarker
 from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.errors import (
@@ -30,6 +33,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, Uuid
+from barnabas.core.limits import MARKERS_PER_TURN_MAX, MARKERS_UNWRITTEN_MAX
 from barnabas.core.scheduler import InlineBackground
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -246,6 +250,43 @@ async def test_each_leader_is_told_of_its_own() -> None:
     (marker,) = request.markers
     assert (marker.producer_id, marker.transaction_result, marker.transaction_version) == (7, True, 2)
     assert [(each.name, each.partition_indexes) for each in marker.topics] == [("topic", [1, 2])]
+
+
+async def test_a_leader_of_very_many_partitions_is_told_in_several_requests() -> None:
+    count = MARKERS_UNWRITTEN_MAX + 5
+    peer = Peer(lambda request: answered(dict.fromkeys(request.markers[0].topics[0].partition_indexes, 0)))
+    wanted = [TopicPartition("topic", number) for number in range(count)]
+    assert await told(everywhere(cluster(*[OTHER] * count), peer), *wanted) == {}
+    sizes = [len(request.markers[0].topics[0].partition_indexes) for _, request in peer.asked]
+    assert sizes == [MARKERS_UNWRITTEN_MAX, 5]
+
+
+async def test_a_turn_of_the_loop_writes_few_markers() -> None:
+    asked: list[int] = []
+    turns: list[int] = []
+
+    def missing(*_: object) -> None:
+        asked.append(1)
+        raise UNHEARD_OF
+
+    async def watch() -> None:
+        while True:
+            turns.append(len(asked))
+            await asyncio.sleep(0)
+
+    wanted = [TopicPartition("topic", number) for number in range(3 * MARKERS_PER_TURN_MAX + 1)]
+    local = LocalMarkers(
+        cast("Any", SimpleNamespace(partition=missing)),
+        cast("Any", SimpleNamespace(topic="__consumer_offsets")),
+        ManualClock(),
+        asyncio.ensure_future,
+    )
+    watching = asyncio.ensure_future(watch())
+    errors = await told(local, *wanted)
+    watching.cancel()
+    assert errors.keys() == set(wanted)
+    steps = [later - sooner for sooner, later in itertools.pairwise([0, *turns, len(asked)])]
+    assert max(steps) == MARKERS_PER_TURN_MAX
 
 
 async def test_a_partition_without_a_leader_is_told_again_later() -> None:

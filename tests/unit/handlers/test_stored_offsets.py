@@ -47,6 +47,19 @@ async def test_version_0_keeps_offsets_in_the_coordination_store(broker: Broker)
     assert await fetched(broker, "shop", 1) == (43, 0)
 
 
+async def test_a_partition_that_is_named_twice_is_written_once(broker: Broker) -> None:
+    await broker.topics.create_topic(TopicSpec("orders", num_partitions=2))
+    request = commit("shop", 1, 1)
+    request.topics[0].partitions = [
+        OffsetCommitRequestPartition(partition_index=1, committed_offset=offset, committed_metadata="")
+        for offset in range(50)
+    ]
+    response = await broker.ask(OFFSET_COMMIT, request, 0)
+    assert [each.partition_index for each in response.topics[0].partitions] == [1]
+    data, stat = await broker.znodes.get("/consumers/shop/offsets/orders/1")
+    assert (data, stat.version) == (b"49", 0)
+
+
 async def test_an_offset_that_was_never_committed_is_an_unknown_partition(broker: Broker) -> None:
     await broker.topics.create_topic(TopicSpec("orders"))
     assert await fetched(broker, "shop", 0) == (-1, UnknownTopicOrPartition.code)

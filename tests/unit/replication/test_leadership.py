@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower
+from barnabas.core.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
 from barnabas.core.ids import NO_LEADER, BrokerId
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -115,6 +115,18 @@ def test_a_fetch_that_waited_gets_nothing_for_a_replica_that_is_none_any_more(re
     replicas.lead(epoch=1, replicas=(ME,))
     (read,) = replicas.reader.read(params, [at(0)], is_first_try=False)
     assert (read.error_code, read.records) == (NotLeaderOrFollower.code, None)
+
+
+@pytest.mark.parametrize("offset", [0, 7, -1])
+def test_a_broker_without_a_replica_learns_that_before_anything_of_the_log(
+    replicas: Replicas, offset: int
+) -> None:
+    """UNKNOWN_LEADER_EPOCH if it knows the epoch: it may know a later assignment than this broker."""
+    partition = replicas.lead(epoch=5, replicas=(ME,))
+    replicas.append(partition)
+    params = fetch_params(replica_id=OTHER)
+    codes = [replicas.reader.read(params, [at(offset, epoch=epoch)])[0].error_code for epoch in (-1, 5)]
+    assert codes == [NotLeaderOrFollower.code, UnknownLeaderEpoch.code]
 
 
 def test_a_leader_of_an_empty_log_agrees_with_any_previous_epoch(replicas: Replicas) -> None:

@@ -117,15 +117,14 @@ class PartitionAppends:
             if self.refusal is not None:
                 raise self.refusal
             topic = _authorized(topic, context)
-            if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-                raise InvalidTopicException(f"clients cannot write the internal topic {topic}")
+            is_internal = topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID
+            if is_internal or not -1 <= required_acks <= 1:
+                raise _misused(data, topic, required_acks, context)
             partition = context.broker.replicas.table.partition(topic, data.index)
             records = data.records
             if records is None:
                 raise InvalidRecord("a produce request needs a record batch for each partition")
             assert isinstance(records, memoryview)
-            if not -1 <= required_acks <= 1:
-                raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
             log = partition.log
             is_for_thread = (
                 len(records) >= log.environment.written_elsewhere_bytes_min and self._would_delay_others()
@@ -348,6 +347,20 @@ def _accepted(data: PartitionProduceData, info: AppendInfo) -> PartitionProduceR
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+
+
+def _misused(
+    data: PartitionProduceData, topic: str, required_acks: int, context: RequestContext
+) -> KafkaError:
+    """Error of a request that no log accepts. A missing partition or a malformed batch has its own, first, as
+    in Apache Kafka."""
+    if context.broker.metadata.partition(topic, data.index) is None:
+        return UnknownTopicOrPartition(f"{topic}-{data.index} does not exist")
+    if context.api_version >= VERSION_WITH_BATCHES and not is_one_batch(data.records):
+        return InvalidRecord("a produce request needs one record batch for each partition")
+    if not -1 <= required_acks <= 1:
+        return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {required_acks}")
+    return InvalidTopicException(f"clients cannot write the internal topic {topic}")
 
 
 def _authorized(topic: str | None, context: RequestContext) -> str:

@@ -40,12 +40,13 @@ async def commit_stored_offsets(
     response = OffsetCommitResponse()
     for topic in request.topics:
         await context.breathe()
+        # A partition that is named twice is one write of the store: its last offset counts.
+        last = {each.partition_index: each for each in topic.partitions}
         partitions = [
             OffsetCommitResponsePartition(
-                partition_index=each.partition_index,
-                error_code=await _commit(request.group_id, topic.name, each, context),
+                partition_index=index, error_code=await _commit(request.group_id, topic.name, each, context)
             )
-            for each in topic.partitions
+            for index, each in last.items()
         ]
         response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
     return response

@@ -6,7 +6,12 @@ watermark, and a read_committed consumer to the last stable offset.
 
 from __future__ import annotations
 
-from barnabas.core.errors import InconsistentTopicId, OffsetOutOfRange
+from barnabas.core.errors import (
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
 from barnabas.core.ids import NO_EPOCH, ZERO_UUID
 from barnabas.core.regions import FileRegion
 from barnabas.replication.partition.fetching import NO_REPLICA, FetchParams, PartitionFetch, PartitionRead
@@ -31,6 +36,10 @@ def check_fetch(partition: Partition, fetch: PartitionFetch, params: FetchParams
         leadership.check_readable(params, epoch)
     if fetch.topic_id not in (partition.topic_id, ZERO_UUID):
         raise InconsistentTopicId(f"{partition.topic_partition} has the topic id {partition.topic_id}")
+    if params.is_from_follower and params.replica_id not in partition.followers:
+        message = f"broker {params.replica_id} is not a follower of {partition.topic_partition}"
+        # A broker that knows the epoch may know the assignment before this one does: it tries again.
+        raise NotLeaderOrFollower(message) if epoch == NO_EPOCH else UnknownLeaderEpoch(message)
     if fetch.last_fetched_epoch == NO_EPOCH:
         return None
     epoch, end_offset = partition.end_offset_for_epoch(fetch.last_fetched_epoch)

@@ -14,7 +14,6 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     KafkaError,
-    NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownServerError,
     UnknownTopicId,
@@ -211,8 +210,6 @@ class ReplicaReader:
             self.update_follower(
                 partition, broker_id, fetch.fetch_offset, fetch.log_start_offset, params.broker_epoch
             )
-        elif broker_id not in partition.followers:
-            raise NotLeaderOrFollower(f"broker {broker_id} is not a follower of {partition.topic_partition}")
 
     def update_follower(
         self,

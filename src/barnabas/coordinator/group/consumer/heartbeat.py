@@ -80,6 +80,8 @@ class ConsumerHeartbeat:
         member_id = request.member_id or self._registry.new_uuid()
         owned = None if request.topic_partitions is None else _as_assignment(request.topic_partitions)
         update = self._identify(group, request, member_id, owned, records)
+        if request.subscribed_topic_regex:
+            Regex(request.subscribed_topic_regex)  # compiled for members only, before memory is charged
         update.member = self._updates.charged(
             update, self._as_requested(update.previous, request, caller), caller
         )
@@ -122,8 +124,6 @@ class ConsumerHeartbeat:
             raise UnsupportedAssignor(
                 f"assignor {request.server_assignor} does not exist; use one of {', '.join(self._assignors)}"
             )
-        if request.subscribed_topic_regex:
-            Regex(request.subscribed_topic_regex)
 
     def _check_epoch_fields(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> None:
         epoch = request.member_epoch

@@ -1,8 +1,9 @@
 """Writes transaction markers to the leaders of all partitions of a transaction.
 
-Partitions led by this broker are written here; every other leader gets one WriteTxnMarkers. A partition
-without a leader, or whose leader does not answer, is reported as an error, and the coordinator retries it
-(`completion`). A partition that the coordination store reports as deleted needs no marker any more.
+Partitions led by this broker are written here; every other leader gets WriteTxnMarkers, one after the
+other. A partition without a leader, or whose leader does not answer, is reported as an error, and the
+coordinator retries it (`completion`). A partition that the coordination store reports as deleted needs no
+marker any more.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from barnabas.core.errors import (
     error_for,
 )
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition
+from barnabas.core.limits import MARKERS_UNWRITTEN_MAX
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -118,21 +120,28 @@ class ClusterMarkers:
         partitions: Sequence[TopicPartition],
         finish: Callable[[MarkerErrors], None],
     ) -> None:
+        """Send one request after the other to the leader, each with so many partitions."""
+        errors: dict[TopicPartition, KafkaError] = {}
+        for begin in range(0, len(partitions), MARKERS_UNWRITTEN_MAX):
+            piece = partitions[begin : begin + MARKERS_UNWRITTEN_MAX]
+            errors.update(await self._sent(leader, marker, piece))
+        finish(errors)
+
+    async def _sent(
+        self, leader: int, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+    ) -> MarkerErrors:
         request = WriteTxnMarkersRequest(markers=[_writable(marker, partitions)])
         try:
             if self._peers is None:
                 raise BrokerNotAvailable(f"broker {leader} is not in the cluster now")
             answer = await self._peers.send(leader, request, WriteTxnMarkersResponse)
         except KafkaError as error:
-            finish(dict.fromkeys(partitions, error))
-            return
+            return dict.fromkeys(partitions, error)
         except Exception:
             # Without this answer the partitions would never be retried.
             logger.exception("WriteTxnMarkers to broker %d failed and is retried", leader)
-            finish(
-                dict.fromkeys(partitions, UnknownServerError(f"WriteTxnMarkers to broker {leader} failed"))
-            )
-            return
+            failed = UnknownServerError(f"WriteTxnMarkers to broker {leader} failed")
+            return dict.fromkeys(partitions, failed)
         codes = {
             TopicPartition(topic.name, row.partition_index): row.error_code
             for result in answer.markers
@@ -140,13 +149,11 @@ class ClusterMarkers:
             for row in topic.partitions
         }
         # A partition missing from the response has no marker for certain.
-        finish(
-            {
-                each: error_for(code) if code else UnknownTopicOrPartition(f"no word of {each}")
-                for each in partitions
-                if (code := codes.get(each)) != 0
-            }
-        )
+        return {
+            each: error_for(code) if code else UnknownTopicOrPartition(f"no word of {each}")
+            for each in partitions
+            if (code := codes.get(each)) != 0
+        }
 
 
 def _writable(marker: TransactionMarker, partitions: Sequence[TopicPartition]) -> WritableTxnMarker:

@@ -1,15 +1,20 @@
-"""Writes transaction markers to the partitions that this broker leads."""
+"""Writes transaction markers to the partitions that this broker leads.
+
+A marker is a small append, and a transaction may have thousands of partitions. So a turn of the loop writes a
+few of them, and only so many wait for replication at a time.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 from barnabas.coordinator.producer import ProducerIdAndEpoch
-from barnabas.coordinator.runtime.fan_in import Gathering
+from barnabas.coordinator.runtime.fan_in import Gathering, Window
 from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.peers import Start
 from barnabas.coordinator.runtime.runtime import CoordinatorRuntime
 from barnabas.coordinator.transaction.markers.outcome import MarkerErrors, TransactionMarker
 from barnabas.coordinator.transaction.state.settings import EPOCH_BUMP_VERSION
@@ -20,6 +25,8 @@ from barnabas.core.errors import (
     UnknownServerError,
 )
 from barnabas.core.ids import ACKS_ALL, TopicPartition
+from barnabas.core.limits import MARKERS_PER_TURN_MAX, MARKERS_UNWRITTEN_MAX
+from barnabas.core.waiting import turn_over
 from barnabas.records.builder import build_end_transaction_marker
 from barnabas.records.record import EndTransactionMarker
 from barnabas.replication.partition.partition import Partition
@@ -38,10 +45,13 @@ class LocalMarkers:
     Those of the offsets topic go through the group coordinator's runtime, whose staged offsets they complete.
     """
 
-    def __init__(self, replicas: ReplicaManager, offsets: CoordinatorRuntime[Any], clock: Clock) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, offsets: CoordinatorRuntime[Any], clock: Clock, start: Start
+    ) -> None:
         self._replicas = replicas
         self._offsets = offsets
         self._clock = clock
+        self._start = start
         self._log = CoordinatorLog(replicas)
 
     def write(
@@ -52,6 +62,33 @@ class LocalMarkers:
     ) -> None:
         """Append the marker to each partition; call `done`, once, when all of them are replicated."""
         wanted = list(partitions)
+        if len(wanted) > MARKERS_PER_TURN_MAX:
+            self._start(self._write_in_turns(marker, wanted, done))
+        else:
+            self._write_now(marker, wanted, done)
+
+    async def _write_in_turns(
+        self,
+        marker: TransactionMarker,
+        wanted: Sequence[TopicPartition],
+        done: Callable[[MarkerErrors], None],
+    ) -> None:
+        window: Window[MarkerErrors] = Window(MARKERS_UNWRITTEN_MAX // MARKERS_PER_TURN_MAX)
+        for begin in range(0, len(wanted), MARKERS_PER_TURN_MAX):
+            piece = wanted[begin : begin + MARKERS_PER_TURN_MAX]
+            await window.begin(partial(self._write_now, marker, piece))
+            await turn_over()
+        errors: dict[TopicPartition, KafkaError] = {}
+        for each in await window.parts():
+            errors.update(each)
+        done(errors)
+
+    def _write_now(
+        self,
+        marker: TransactionMarker,
+        wanted: Sequence[TopicPartition],
+        done: Callable[[MarkerErrors], None],
+    ) -> None:
         gathering: Gathering[KafkaError | None] = Gathering(
             len(wanted),
             lambda errors: done({each: error for each, error in zip(wanted, errors, strict=True) if error}),
