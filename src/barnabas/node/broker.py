@@ -22,6 +22,7 @@ from typing import NamedTuple
 from barnabas import __version__
 from barnabas.administration.internal_topics import InternalTopics
 from barnabas.cluster.coordination.contract import Coordination, SessionState
+from barnabas.cluster.coordination.measured import measured
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.cluster.stores.acl_replica import AclReplica
 from barnabas.cluster.stores.config_store import ZnodeConfigStore
@@ -53,7 +54,13 @@ from barnabas.network.transport.exchange import Dispatch
 from barnabas.network.transport.sockets import SYSTEM_SOCKETS, Sockets
 from barnabas.node.authorization import open_acls
 from barnabas.node.background_threads import ThreadBackground
-from barnabas.node.coordinators import Coordinators, offsets_topic, open_coordinators, transaction_topic
+from barnabas.node.coordinators import (
+    Coordinators,
+    offsets_topic,
+    open_coordinators,
+    show_group_lags,
+    transaction_topic,
+)
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.membership.broker_registration import advertised_endpoints
 from barnabas.node.membership.cluster_member import ClusterMember
@@ -234,6 +241,11 @@ class Broker:
         )
         dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
+        if self._metrics_address is not None:
+            show_group_lags(
+                self.metrics, coordinators.groups, metadata, member.peers, replicas, self._clock,
+                work.scheduler, self._tasks,
+            )  # fmt: skip
         await self._exits.enter_async_context(page)
 
         def answer_waiting() -> None:
@@ -369,7 +381,7 @@ class Broker:
 
     async def _open_coordination(self, work: LoopWork) -> Coordination:
         store = self._open_store(self.config, self._clock, work.background)
-        znodes = await self._exits.enter_async_context(store)
+        znodes = await self._exits.enter_async_context(measured(store, self._clock, self.metrics))
         znodes.add_listener(partial(self._store_changed, znodes))
         await make_persistent_paths(znodes)
         return znodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import islice
 from typing import NamedTuple
 
 from barnabas.administration.internal_topics import InternalTopic
@@ -16,6 +17,8 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.group.factory import make_group_coordinator
+from barnabas.coordinator.group.lags import GroupLags
+from barnabas.coordinator.group.offsets.remote_end_offsets import RemoteEndOffsets
 from barnabas.coordinator.group.state.settings import GroupSettings
 from barnabas.coordinator.runtime.shard_context import RuntimeSettings
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
@@ -133,3 +136,26 @@ def transaction_topic(config: BrokerConfig) -> InternalTopic:
             "segment.bytes": str(config.transaction_state_log_segment_bytes),
         },
     )
+
+
+def show_group_lags(
+    metrics: Metrics,
+    groups: GroupCoordinator,
+    metadata: MetadataCache,
+    peers: Peers,
+    replicas: ReplicaManager,
+    clock: Clock,
+    scheduler: Scheduler,
+    tasks: Tasks,
+) -> None:
+    """Show the lag of consumer groups on the metrics page."""
+    config = replicas.config
+    remote = RemoteEndOffsets(metadata, peers, clock, tasks.start)
+    lags = GroupLags(groups.runtime, metadata, replicas.table.find, remote, clock)
+    lags.register(metrics)
+    metadata.on_topic_removed.append(lags.forget_topic)
+
+    def refresh() -> None:
+        remote.refresh(islice(lags.remote_partitions(), config.metrics_series_max))
+
+    scheduler.every(config.metrics_group_lag_interval_ms, refresh)

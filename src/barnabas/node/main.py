@@ -53,7 +53,10 @@ def run(
     log_level: str = "info",
 ) -> int:
     """Serve until a stop signal; returns the exit code. `welcome` follows the ready line."""
-    configure_logging(log_level)
+    try:
+        configure_logging(log_level, config.state_change_log_file)
+    except OSError as error:
+        raise StartupFailed(f"state.change.log.file: {error}") from error
     raise_open_files_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(config, metrics_address, welcome))

@@ -29,7 +29,9 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_EPOCH, ZERO_UUID, BrokerId, TopicPartition, Uuid
+from barnabas.core.reporting import state_changes
 from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.state_changes import numbers
 from barnabas.core.steps import Sliced, advance
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -244,14 +246,30 @@ class ControllerOrders:
         if state.leader == self._broker_id:
             self._fetchers.unfollow(key)
             is_new = partition.become_leader(ordered)
+            self._log_change(key, "becomes the leader", state)
             partition.leadership.confirm(broker_epoch)
             self._replicas.elected(partition, is_new=is_new)
             return None
         if not partition.become_follower(ordered):
             return None
+        self._log_change(key, f"becomes a follower of {state.leader}", state)
         self._fetchers.unfollow(key)
         self._replicas.resigned(partition)
         return partition
+
+    def _log_change(self, key: TopicPartition, change: str, state: LeaderAndIsrPartitionState) -> None:
+        if state_changes.logger.isEnabledFor(logging.INFO):
+            state_changes.logger.info(
+                "broker %d: partition %s %s: leader epoch %d, partition epoch %d, ISR %s"
+                " (controller epoch %d)",
+                self._broker_id,
+                key,
+                change,
+                state.leader_epoch,
+                state.partition_epoch,
+                numbers(state.isr),
+                state.controller_epoch,
+            )
 
     # --- StopReplica ---
 
@@ -291,6 +309,13 @@ class ControllerOrders:
             self._replicas.stop(key, delete=order.delete_partition)
         except KafkaError as error:
             return error.code
+        if known is not None:
+            state_changes.logger.info(
+                "broker %d: partition %s stops%s",
+                self._broker_id,
+                key,
+                ", and its log is deleted" if order.delete_partition else "",
+            )
         return NONE
 
 

@@ -1,13 +1,15 @@
-"""Replication metrics: partitions, leaders, under-replicated partitions, lag."""
+"""Replica metrics: partitions, leaders, under-replicated partitions, logs and their directories, lag."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.metrics import Labels, Metrics
 from barnabas.replication.follower.fetcher_manager import FetcherManager
 from barnabas.replication.partition.partition import Partition
+from barnabas.storage.files.environment import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 
@@ -97,10 +99,33 @@ def _register_samples(metrics: Metrics, log_manager: LogManager, fetchers: Fetch
     ):
         metrics.samples(name, doc, of_logs(read))
     metrics.samples(
+        "kafka_log_directory_offline",
+        "1 for a log directory that is offline, 0 for the others.",
+        lambda: (
+            (_directory_labels(each), each.failure is not None) for each in list(log_manager.directories)
+        ),
+    )
+    metrics.samples(
+        "barnabas_log_directory_free_bytes",
+        "Bytes that the broker may still write to the disk of a log directory.",
+        lambda: _free_bytes(log_manager),
+    )
+    metrics.samples(
         "kafka_replica_fetcher_consumer_lag",
         "Committed records of the leader that the replica here lacks, by source broker.",
         lags,
     )
+
+
+def _free_bytes(log_manager: LogManager) -> Iterator[tuple[Labels, float]]:
+    for directory in list(log_manager.directories):
+        if directory.failure is None:
+            disk = os.statvfs(directory.path)
+            yield _directory_labels(directory), disk.f_bavail * disk.f_frsize
+
+
+def _directory_labels(directory: LogDirectory) -> Labels:
+    return (("log_directory", directory.path),)
 
 
 def _labels(topic_partition: TopicPartition) -> Labels:

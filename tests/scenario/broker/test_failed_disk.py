@@ -186,7 +186,9 @@ async def test_a_broker_whose_last_disk_is_full_says_so_and_stops(
         refused = await client.produce("topic", bytes(5_000))
         assert refused.error_code == KafkaStorageError.code
         assert "No space left on device" in (refused.error_message or "")
-        assert "kafka_offline_log_directories 1" in render_prometheus(broker.metrics)
+        page = render_prometheus(broker.metrics)
+        assert "kafka_offline_log_directories 1\n" in page
+        assert f'kafka_log_directory_offline{{log_directory="{tmp_path}"}} 1\n' in page
         with pytest.raises(BrokerHalted, match=r"no log directory is left.*No space left on device"):
             await serving
         client.channel.close()

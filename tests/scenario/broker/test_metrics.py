@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import struct
 import urllib.error
 import urllib.request
@@ -208,3 +209,20 @@ def test_the_process_is_visible(
     assert 1 <= seen["process_threads", ""] <= process.num_threads() + 1
     assert 0 <= seen["barnabas_loop_busy_share", ""] <= 1
     assert seen["barnabas_loop_lag_ms", ""] >= 0
+
+
+def test_the_stores_are_visible(
+    served: tuple[BarnabasBroker, Endpoint], endpoint: Endpoint, connection: WireConnection
+) -> None:
+    before = endpoint.samples()
+    assert connection.create_topic("stored") == 0
+    seen = endpoint.samples()
+    latency = "kafka_zookeeper_request_latency_ms_count", ""
+    assert seen[latency] > before[latency]
+    assert seen["kafka_zookeeper_session_state", 'state="connected"'] == 1
+    directory = served[0].data_directory
+    assert seen["kafka_log_directory_offline", f'log_directory="{directory}"'] == 0
+    free_bytes = shutil.disk_usage(directory).free
+    assert seen["barnabas_log_directory_free_bytes", f'log_directory="{directory}"'] == pytest.approx(
+        free_bytes, rel=0.1
+    )

@@ -90,6 +90,12 @@ METRICS: tuple[Key, ...] = (
     Key("metrics.series.max", INT, SERIES_MAX, at_least(1),
         doc="Most labelled series of one metric on the metrics page, such as partitions or topics;"
         " `barnabas_metrics_dropped_series` counts those that are left out."),
+    Key("metrics.group.lag.interval.ms", INT, 10 * SECOND_MS, at_least(100),
+        doc="How often the broker asks other brokers for end offsets of partitions that it has no replica of,"
+        " for the lag of the groups that it coordinates. Only with a metrics page."),
+    Key("state.change.log.file", STRING, None,
+        doc="File of the state-change log: every change of a partition or replica, on Apache Kafka's"
+        " `state.change.logger`. The file may be renamed or removed at any time."),
     Key("metric.reporters", LIST, (), None, CLUSTER_WIDE,
         NO_EFFECT + "It names Java classes; metrics are served in the Prometheus format (`--metrics`)."),
     Key("auto.include.jmx.reporter", BOOLEAN, True,

@@ -1,6 +1,7 @@
 """Log levels as dynamic settings of a broker (KIP-412): described and changed at run time, never stored.
 
-The names are those of the broker's loggers, which are its modules, the audit logger, and `root`. Levels have
+The names are those of the broker's loggers, which are its modules, the audit and state-change
+loggers, and `root`. Levels have
 Kafka's names; Python has no TRACE, which means DEBUG here.
 """
 
@@ -13,6 +14,7 @@ from barnabas.config.definitions.keys import ConfigType
 from barnabas.config.dynamic.changes import Change
 from barnabas.config.dynamic.layers import ConfigEntry
 from barnabas.core.errors import InvalidConfig, InvalidRequest
+from barnabas.core.reporting.state_changes import STATE_CHANGES
 from barnabas.protocol.config_numbers import ConfigOperation, ConfigSource
 
 ROOT = "root"
@@ -79,7 +81,8 @@ def _loggers() -> dict[str, logging.Logger]:
         for name, logger in logging.root.manager.loggerDict.items()
         if name.partition(".")[0] == "barnabas" and isinstance(logger, logging.Logger)
     }
-    return {ROOT: logging.getLogger(), AUDIT: logging.getLogger(AUDIT), **ours}
+    named = {name: logging.getLogger(name) for name in (AUDIT, STATE_CHANGES)}
+    return {ROOT: logging.getLogger(), **named, **ours}
 
 
 def _level_name(level: int) -> str:

@@ -26,7 +26,9 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
+from barnabas.core.reporting import state_changes
 from barnabas.core.reporting.metrics import Metrics
+from barnabas.core.reporting.state_changes import numbers
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +116,7 @@ class PartitionMachine:
         """Make any change except the one to online, which takes an election."""
         assert target is not PartitionStatus.ONLINE
         for partition in self._legal(partitions, target):
+            self._log_change(partition, target)
             if target is PartitionStatus.NON_EXISTENT:
                 self._context.partition_states.pop(partition, None)
             else:
@@ -132,6 +135,7 @@ class PartitionMachine:
             outcomes.update(await self._elect(others, election))
         for partition, outcome in outcomes.items():
             if isinstance(outcome, PartitionState):
+                self._log_change(partition, PartitionStatus.ONLINE, outcome)
                 states[partition] = PartitionStatus.ONLINE
             else:
                 logger.info(
@@ -141,6 +145,21 @@ class PartitionMachine:
                     outcome.message,
                 )
         return outcomes
+
+    def _log_change(
+        self, partition: TopicPartition, target: PartitionStatus, state: PartitionState | None = None
+    ) -> None:
+        if state_changes.logger.isEnabledFor(logging.INFO):
+            current = self._context.partition_states.get(partition, PartitionStatus.NON_EXISTENT)
+            state_changes.logger.info(
+                "controller epoch %d: partition %s changes from %s to %s%s",
+                self._epoch,
+                partition,
+                current.value,
+                target.value,
+                "" if state is None else
+                f": leader {state.leader}, leader epoch {state.leader_epoch}, ISR {numbers(state.isr)}",
+            )  # fmt: skip
 
     def _legal(self, partitions: Iterable[TopicPartition], target: PartitionStatus) -> list[TopicPartition]:
         legal = []

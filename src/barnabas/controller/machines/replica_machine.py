@@ -18,6 +18,7 @@ from barnabas.controller.machines.term_parts import TermParts
 from barnabas.controller.state.assignments import without
 from barnabas.controller.state.replica_states import PartitionReplica, ReplicaStatus
 from barnabas.core.ids import TopicPartition
+from barnabas.core.reporting import state_changes
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ReplicaMachine:
         legal = self._legal(replicas, target)
         if not legal:
             return
+        self._log_changes(legal, target)
         match target:
             case ReplicaStatus.NEW:
                 self._start(legal)
@@ -63,6 +65,21 @@ class ReplicaMachine:
                 self._context.replica_states.update(dict.fromkeys(legal, target))
             case ReplicaStatus.NON_EXISTENT:
                 self._remove(legal)
+
+    def _log_changes(self, replicas: Sequence[PartitionReplica], target: ReplicaStatus) -> None:
+        if not state_changes.logger.isEnabledFor(logging.INFO):
+            return
+        for replica in replicas:
+            current = self._context.replica_states.get(replica, ReplicaStatus.NON_EXISTENT)
+            if current is not target:
+                state_changes.logger.info(
+                    "controller epoch %d: partition %s: replica %d changes from %s to %s",
+                    self._epoch,
+                    replica.topic_partition,
+                    replica.broker_id,
+                    current.value,
+                    target.value,
+                )
 
     def _legal(self, replicas: Iterable[PartitionReplica], target: ReplicaStatus) -> list[PartitionReplica]:
         legal = []

@@ -68,6 +68,19 @@ def search_max_timestamp(log: Log, budget: Budget) -> Search:
     return (yield from _first_record(batch, timestamp, 0, budget))
 
 
+def timestamp_of(log: Log, offset: int) -> int | None:
+    """Largest timestamp of the batch that holds `offset`, or of the next one; None at the end of the log."""
+    with log.guarded_read("searching by offset"):
+        segments = log.segments
+        segment: Segment | None = segments.floor(offset) or next(iter(segments), None)
+        while segment is not None:
+            header = segment.find(offset)
+            if header is not None:
+                return header.max_timestamp
+            segment = segments.following(segment)
+    return None
+
+
 def _next_candidate(
     segments: Segments, timestamp: int, from_offset: int
 ) -> RecordBatch | TimestampAndOffset | int | None:
