@@ -70,7 +70,9 @@ class _Asked(NamedTuple):
         return answer if isinstance(answer, Message) else _run(answer)
 
     def encoded(self, answer: Message) -> list[Part]:
-        parts: list[Part] = _run(encode_response_in_slices(self.correlation_id, answer, self.version))
+        parts: list[Part] = _run(
+            encode_response_in_slices(self.correlation_id, answer, self.version, lambda _: None)
+        )
         return parts
 
     def decoded(self, parts: Sequence[Part]) -> Message:
