@@ -23,18 +23,16 @@ from uuid import uuid4
 from barnabas.client.admin.groups import GroupDescription
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.metrics import render_prometheus
-from barnabas.node.background_threads import ThreadBackground
 from barnabas.node.broker import Broker
 from barnabas.node.main import loop_factory
 from barnabas.testing import inspection
 from barnabas.testing.disk import Disk
-from barnabas.testing.fault_layer import FaultLayer
 from barnabas.testing.fault_rules import Faults
 from barnabas.testing.inspection import StoredRecord
-from barnabas.testing.request_log import RequestLog, SeenRequest
+from barnabas.testing.kit import Kit
+from barnabas.testing.request_log import SeenRequest
 from barnabas.testing.virtual_time import VirtualClock, VirtualLoop, VirtualTime
 
 T = TypeVar("T")
@@ -49,9 +47,9 @@ class RunningBroker:
         assert thread.broker is not None
         self._thread = thread
         self._broker = thread.broker
-        self.faults: Faults = thread.faults
+        self.faults: Faults = thread.kit.faults
         """Rules that make requests go wrong."""
-        self.disk: Disk = thread.disk
+        self.disk: Disk = thread.kit.disk
         """The disk, which can be full, broken or slow."""
 
     @property
@@ -82,7 +80,7 @@ class RunningBroker:
 
     def requests(self, api: str | None = None, *, client_id: str | None = None) -> list[SeenRequest]:
         """The last requests of clients, in the order of their arrival: `requests(api="Fetch")`."""
-        return self._thread.requests.seen(api, client_id)
+        return self._thread.kit.requests.seen(api, client_id)
 
     def records(self, topic: str, *, committed: bool = False) -> list[StoredRecord]:
         """All records of a topic, by partition and offset; `committed` leaves out those of open and aborted
@@ -151,8 +149,7 @@ def run_broker(
         try:
             yield broker
         finally:
-            broker.faults.clear()
-            broker.disk.heal()
+            thread.kit.heal()
             thread.stop()
             thread.join()
 
@@ -163,9 +160,7 @@ class _BrokerThread(threading.Thread):
         self.started = threading.Event()
         self.failure: BaseException | None = None
         self.broker: Broker | None = None
-        self.faults = Faults()
-        self.requests = RequestLog()
-        self.disk = Disk()
+        self.kit = Kit()
         self._config = config
         self._virtual = virtual
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -187,18 +182,9 @@ class _BrokerThread(threading.Thread):
         self.loop.call_soon_threadsafe(self._stopped.set)
 
     async def _serve(self) -> None:
-        self._loop = loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
-        clock: Clock = self._virtual or SystemClock()
-        broker = Broker(
-            self._config,
-            clock=clock,
-            files=self.disk,
-            make_workers=loop.threads if isinstance(loop, VirtualLoop) else ThreadBackground,
-            dispatch_layer=lambda dispatch, metadata: FaultLayer(
-                self.faults, self.requests, dispatch, metadata
-            ),
-        )
+        broker = self.kit.make_broker(self._config)
         try:
             await broker.startup()
         except BaseException as error:  # noqa: BLE001 - raised in the test

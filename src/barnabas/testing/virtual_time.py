@@ -45,7 +45,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop whose timers follow a virtual clock."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
+        self.clock = clock
         self.background: ThreadBackground | None = None
         """Threads of the broker, once it has them."""
         self._moments: list[float] = []
@@ -53,7 +53,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__()
 
     def time(self) -> float:
-        return self._clock.monotonic_ms() / 1_000
+        return self.clock.monotonic_ms() / 1_000
 
     def call_at(  # type: ignore[override]  # the types of the arguments are asyncio's own
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -68,12 +68,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def jump(self, by_ms: float) -> None:
         """Let this much time pass, from timer to timer."""
-        target_ms = self._clock.monotonic_ms() + by_ms
-        while (now_ms := self._clock.monotonic_ms()) < target_ms:
+        target_ms = self.clock.monotonic_ms() + by_ms
+        while (now_ms := self.clock.monotonic_ms()) < target_ms:
             while self._moments and self._moments[0] * 1_000 <= now_ms:
                 heapq.heappop(self._moments)
             next_ms = self._moments[0] * 1_000 if self._moments else target_ms
-            self._clock.jumped_ms += max(0.0, min(next_ms, target_ms) - now_ms)
+            self.clock.jumped_ms += max(0.0, min(next_ms, target_ms) - now_ms)
             for _ in range(_TURNS_PER_TIMER):
                 await asyncio.sleep(0)
             await self._until_threads_are_idle()

@@ -78,6 +78,11 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
     help="Enable TLS, passwords and access rules. Certificates and users are created once.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on this address.")
+@click.option(
+    "--control",
+    metavar="HOST:PORT",
+    help="For tests: serve an interface for faults and virtual time (docs/TESTING.md). Loopback only.",
+)
 def start(
     config_file: Path | None,
     data_dir: str | None,
@@ -89,6 +94,7 @@ def start(
     settings: tuple[str, ...],
     secure: bool,
     metrics: str | None,
+    control: str | None,
 ) -> None:
     """Start a broker or a local cluster.
 
@@ -113,6 +119,7 @@ def start(
     chosen |= parse_pairs(settings, "--set")
     properties = _merged({} if config_file is None else _read(config_file), chosen)
     metrics_address = None if metrics is None else parse_address(metrics, "--metrics")
+    control_address = None if control is None else parse_address(control, "--control")
 
     from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
 
@@ -122,13 +129,15 @@ def start(
             properties = secured.properties
         elif config_file is None:
             _refuse_to_open(properties)
+        if brokers is not None and control_address is not None:
+            raise InvalidConfig("--control is for one broker; leave out --brokers")
         if brokers is not None:
             sys.exit(_run_cluster(properties, brokers, metrics_address, secured))
         config = BrokerConfig.load(properties)
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
 
-    sys.exit(_run(config, metrics_address, secured))
+    sys.exit(_run(config, metrics_address, secured, control_address))
 
 
 def _merged(file: dict[str, str], chosen: dict[str, str]) -> dict[str, str]:
@@ -185,7 +194,12 @@ def _say(name: str, line: str) -> None:
     click.echo(f"[{name}] {line}", err=True)
 
 
-def _run(config: BrokerConfig, metrics_address: Endpoint | None, secured: Secured | None) -> int:
+def _run(
+    config: BrokerConfig,
+    metrics_address: Endpoint | None,
+    secured: Secured | None,
+    control_address: Endpoint | None = None,
+) -> int:
     # Imported here because only a valid configuration needs the broker.
     collect_seldom()
     from barnabas.cluster.coordination.contract import StoreLocked  # noqa: PLC0415
@@ -195,7 +209,13 @@ def _run(config: BrokerConfig, metrics_address: Endpoint | None, secured: Secure
     try:
         if secured is not None:
             welcome = secured.prepare(config)
+        if control_address is not None:
+            from barnabas.testing.controlled_broker import run_controlled  # noqa: PLC0415 - for tests alone
+
+            return run_controlled(config, control_address, metrics_address, welcome)
         return run(config, metrics_address, welcome)
+    except InvalidConfig as error:
+        raise InvalidSettings(error.message) from None
     except StartupFailed as error:
         if isinstance(error.__cause__, InvalidConfig):
             raise InvalidSettings(error.__cause__.message) from None

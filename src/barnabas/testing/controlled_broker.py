@@ -1,0 +1,74 @@
+"""`barnabas start --control`: a broker whose faults and time a test controls over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.errors import InvalidConfig
+from barnabas.network.http.server import HttpServer, bind_http
+from barnabas.network.listener import is_loopback
+from barnabas.node.broker import Broker
+from barnabas.node.log_output import configure_logging
+from barnabas.node.main import raise_open_files_limit, serve_broker
+from barnabas.node.runtime import LoopScheduler
+from barnabas.node.stop_signals import StopSignals
+from barnabas.security.http.settings import http_security
+from barnabas.testing.control import ControlEndpoint
+from barnabas.testing.kit import Kit
+from barnabas.testing.virtual_time import VirtualClock, VirtualLoop
+
+logger = logging.getLogger(__name__)
+
+LISTENER_NAME: Final = "control"
+
+
+def run_controlled(
+    config: BrokerConfig,
+    control_address: Endpoint,
+    metrics_address: Endpoint | None = None,
+    welcome: Sequence[str] = (),
+) -> int:
+    """Serve until a stop signal; returns the exit code."""
+    if not is_loopback(control_address.host):
+        raise InvalidConfig(
+            f"--control {control_address}: it breaks the broker on purpose, so only loopback may reach it"
+        )
+    configure_logging("info", config.state_change_log_file)
+    raise_open_files_limit()
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(VirtualClock())) as runner:
+        runner.run(_serve(config, control_address, metrics_address, welcome))
+    return 0
+
+
+async def _serve(
+    config: BrokerConfig, control_address: Endpoint, metrics_address: Endpoint | None, welcome: Sequence[str]
+) -> None:
+    stopped, kit = asyncio.Event(), Kit()
+    broker = kit.make_broker(config, metrics_address)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(StopSignals(stopped))
+        stack.callback(kit.heal)
+        line = await stack.enter_async_context(_control(kit, broker, config, control_address))
+        await serve_broker(broker, stopped, (line, *welcome))
+
+
+@asynccontextmanager
+async def _control(kit: Kit, broker: Broker, config: BrokerConfig, address: Endpoint) -> AsyncIterator[str]:
+    """Serve the control interface; yields the line that tells where."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    security = http_security(config.values, LISTENER_NAME, address, loop.clock, broker.metrics, is_local=True)
+    scheduler = LoopScheduler(loop)
+    server = HttpServer(ControlEndpoint(kit, broker).answer, security, loop.clock, scheduler)
+    listener = bind_http(address)
+    try:
+        async with server.serve(listener):
+            yield f"control on {security.scheme}://{listener.bound.endpoint}/openapi.json"
+    finally:
+        scheduler.close()
