@@ -251,7 +251,7 @@ class Member:
             return
         if lost:
             self._owners.complaints.append(
-                f"commit of a former member: {self._name} was told that {reached} is committed, and"
+                f"commit by a previous member: {self._name} was answered that {reached} is committed, and"
                 f" partitions {lost} had been given to others before it asked"
             )
         self._commits.acknowledged(reached)
