@@ -99,7 +99,7 @@ diagrams: $(VENV)/.dev ## draw what docs/ARCHITECTURE.md and docs/SECURITY.md sh
 	PYTHONPATH=src $(BIN)/python tools/render_security.py
 
 codecs: $(VENV)/.run ## write the codecs of the hot APIs into build/codecs, to be read
-	PYTHONPATH=src $(BIN)/python -m barnabas.protocol.writing build/codecs
+	PYTHONPATH=src $(BIN)/python -m barnabas.protocol.codecs.writing build/codecs
 
 coverage: $(VENV)/.dev ## how much of each package the unit and contract tests run
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/contract --cov --cov-report=

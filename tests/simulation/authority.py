@@ -1,11 +1,11 @@
-"""Who may promise what, seen beside the store, which alone knows who leads and who is in sync.
+"""Which broker may acknowledge, judged by the store, which alone knows leaders and ISRs.
 
-- What is committed is on every replica that the store calls in sync, whatever the leader believes: one of
-  those will lead next.
-- Of two brokers that lead a partition at the same moment at most one has a lease: the other acknowledges
-  nothing. It is not asked of one whose session has gone on since it was made the leader: such a one was not
-  dead when another was elected (the preferred leader, say), and may not have heard of it yet. As in Apache
-  Kafka it goes on until then; of its followers it has none, so that it commits nothing.
+- A committed record is on every replica that the store has in the ISR, because one of them leads next. The
+  leader's own view does not count.
+- Of two brokers that lead a partition at the same moment, at most one has a lease. The other acknowledges
+  nothing. An exception is a leader whose session has lasted since its election. Another broker was elected
+  while it was alive (the preferred leader, say), and its own LeaderAndIsr may still be on the way. As in
+  Apache Kafka it continues until then. Its followers have left it, so it commits nothing.
 - Nothing is committed while fewer than `min.insync.replicas` are in sync.
 """
 

@@ -1,9 +1,8 @@
-"""Who is on the stage of a run besides the producers and readers that always are.
+"""Optional parts of a run, next to the producers and readers that every run has.
 
-The seed turns each part on or off (swarm testing: what hinders each other together is seen alone). A part
-brings the topics that it needs, clients that work until the faults are over, a look at what is there when all
-is mended, and its own complaints. It knows the cluster as clients do; only its look at the end may go into
-the machines.
+The seed turns each part on or off (swarm testing: parts that hinder each other are also seen alone). A part
+brings its topics, clients that work until the faults are over, a look at the result, and its own complaints.
+It knows the cluster as clients do. Only its look at the end may read the machines.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Topic(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """What a part is given."""
+    """World and tools of a part."""
 
     seed: int
     brokers: int
@@ -50,7 +49,7 @@ Client = tuple[str, Coroutine[Any, Any, None]]
 
 
 class Part:
-    """One of them. It is made anew for each run."""
+    """One part, created for each run."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance

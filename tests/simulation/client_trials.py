@@ -67,7 +67,7 @@ OVERHEAD_BYTES = 200
 PATIENT_MS = 600_000.0
 """The trial says itself when an answer is late."""
 BURST_S = 10.0
-"""What the windows of a quota hold together."""
+"""Amount in all windows of a quota together."""
 
 
 async def fetch_from(
@@ -288,7 +288,7 @@ class Crowd(Part):
 
 
 class Rate(NamedTuple):
-    """What a client is allowed, in bytes a second; 0 for no bound."""
+    """Quota of a client, in bytes a second; 0 for no bound."""
 
     client_id: str
     produce: float
@@ -332,7 +332,7 @@ class Throttled(Part):
             self._complaints.append(f"not throttled: {self.SLOW.client_id} was never above its quota")
 
     async def _await_quotas(self, stage: Stage) -> None:
-        """Every broker has heard of them."""
+        """Every broker has read them."""
         cluster = await stage.world(self.TOPIC, History()).open(self.TOPIC)
         for machine in stage.machines:
             for _ in range(int(SERVED_WITHIN_S)):
@@ -432,8 +432,8 @@ class Throttled(Part):
 
 
 class Users(Part):
-    """An administrator adds and removes users, access rules and quotas. What was acknowledged is known to
-    every broker soon, and after a restart."""
+    """An administrator adds and removes users, access rules and quotas. Every broker knows an acknowledged
+    change soon, and after a restart."""
 
     TOPIC = "users"
     NAMES = 5

@@ -1,4 +1,4 @@
-"""Who uses the cluster: they write down what they did and saw, and never decide what is right."""
+"""Clients of the cluster. They record their requests and responses, and never decide which are right."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Row = tuple[bytes | None, bytes | None]
 
 
 class World:
-    """What every client is given."""
+    """World and tools of a client."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class World:
         )
 
     async def pause(self, longest_s: float) -> None:
-        """What is done often is done less often in quiet times; what is rare stays as it is."""
+        """Frequent work is rarer in quiet times; rare work stays as it is."""
         pause_s = self.chance.uniform(0, longest_s)
         if not self.is_over():
             pause_s = max(pause_s, min(pause_s * self._pace(self.loop.now_s), QUIET_PAUSE_S))
@@ -134,7 +134,7 @@ class Batches:
         return self._batch([(None, value.encode())], self._sequences.get(partition, 0), transactional_id)
 
     async def throw(self, batch: bytes, partition: int, transactional_id: str, late_s: float) -> None:
-        """Send it once; whoever calls does not wait for the answer, and writes nothing more in its epoch."""
+        """Send it once. The caller does not wait for the response, and writes nothing more in its epoch."""
         await asyncio.sleep(late_s)
         with suppress(KafkaError, ClusterUnreachable):
             await self._attempt(bytearray(batch), partition, transactional_id)
@@ -206,7 +206,7 @@ async def read_committed(world: World, name: str, topic: str, partitions: int) -
 
 
 async def _read(world: World, name: str, topic: str, partitions: int, *, committed: bool) -> None:
-    """Reads everything from the start, in order; begins a new reading when it had to begin anew."""
+    """Reads everything from the start, in order. A reader that has to start over begins a new reading."""
     cluster = await world.open(name)
     while not world.is_over():
         readings = {n: Reading(name, topic, n) for n in range(partitions)}

@@ -91,7 +91,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Copy:
-    """What one replica of one partition holds."""
+    """Records of one replica of one partition."""
 
     broker: int
     partition: int

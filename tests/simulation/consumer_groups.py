@@ -1,18 +1,19 @@
 """Members of a group of the consumer protocol (KIP-848), written on the protocol's messages.
 
-A member heartbeats, gives up what it is told to give up before it says so, reads and commits what it has, and
-believes that it has it no longer than its session lasts, counted from the sending of the last heartbeat that
-was answered: until then nobody else may have been given the same (`Owners`). Now and then one falls silent
-for longer than that, or leaves.
+A member heartbeats, revokes partitions before it says so, and reads and commits its assigned ones. It counts
+on an assignment only until its session ends, measured from the send time of the last answered heartbeat.
+Until then no other member may own the same partitions (`Owners`). Now and then a member falls silent for
+longer than that, or leaves.
 
-A heartbeat that was not answered may have been carried out. An assignment is told once, and again only to
-who sends everything that a heartbeat can say; so the next heartbeat after a failure does, as that of
-Apache Kafka's consumer. Who did not would never hear that it has to give something up, and would be removed
-after the rebalance timeout, with a session that never ended. For the same reason a member that hears of it
-late has its partitions no longer than that timeout, counted from the first heartbeat that may have begun it.
+A heartbeat without a response may have been carried out. The coordinator sends an assignment once, and again
+only to a member that sends all fields of a heartbeat. So the first heartbeat after a failure has all fields,
+as in Apache Kafka's consumer. Otherwise the member would never receive the order to revoke a partition, and
+the rebalance timeout would remove it from the group, though its session never ended. For the same reason a
+member owns its partitions no longer than that timeout, counted from the first heartbeat that may have begun
+it.
 
-A coordinator whose session with the store was made to end before its time was replaced before it knew, and
-answers heartbeats for a while, as Apache Kafka's does: nobody counts on what was asked in that time.
+A coordinator whose store session was ended early is replaced before it knows. It answers heartbeats for a
+while, as Apache Kafka's does. Responses from that time count for nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class _Owner:
 
 
 class Owners:
-    """Who says that it has which partition."""
+    """Partitions that members claim to own."""
 
     def __init__(self) -> None:
         self.complaints: list[str] = []
@@ -81,7 +82,7 @@ class Owners:
         self._owners[partition] = _Owner(member, until_s)
 
     def lost(self, member: str, partitions: Iterable[int]) -> list[int]:
-        """Those of which another has heard that they are its own: the coordinator knows it, too."""
+        """Partitions that the coordinator has already assigned to another member."""
         owners = {each: self._owners[each].member for each in partitions if each in self._owners}
         return sorted(each for each, owner in owners.items() if owner != member)
 
@@ -129,7 +130,7 @@ class Member:
         """Whether the next heartbeat has to say everything."""
 
     async def work(self) -> None:
-        """Until it leaves; raises what makes it begin anew as another."""
+        """Work until the member leaves; an error that makes it join as another member is raised."""
         while not self._world.is_over():
             if self._world.chance.random() < LEAVE:
                 break
@@ -251,7 +252,7 @@ class Member:
             return
         if lost:
             self._owners.complaints.append(
-                f"commit of a former member: {self._name} was told that {reached} is committed, and"
+                f"commit by a previous member: {self._name} was answered that {reached} is committed, and"
                 f" partitions {lost} had been given to others before it asked"
             )
         self._commits.acknowledged(reached)

@@ -33,7 +33,7 @@ class Copier:
         self._attempts = 0
 
     async def copy_until(self, may_end: Callable[[], bool]) -> None:
-        """From what is committed to the end; raises whatever makes it necessary to begin anew."""
+        """Copy from the committed offsets to the end; errors that need a new start are raised."""
         places = [TopicPartition(self._source, number) for number in self._partitions]
         committed = await self._cluster.run(
             transaction_steps.committed_metadata(self._cluster.state, self._name, places)
@@ -90,7 +90,7 @@ class Copier:
 async def copy(
     world: World, name: str, source: str, target: str, partitions: int, may_end: Callable[[], bool]
 ) -> None:
-    """Until all that was written is copied; whatever goes wrong, it begins anew from what is committed."""
+    """Copy until all records are copied. After any error, start again from the committed offsets."""
     cluster = await world.open(name)
     copier = Copier(world, name, source, target, partitions, cluster)
     while True:

@@ -1,8 +1,8 @@
-"""What a broker remembers of the producers of a log is what the log says, at the end as after any restart.
+"""Producer state of a broker equals the state that its log implies, at the end and after any restart.
 
-A producer that was forgotten may write a batch twice, and one that is remembered by what was cut off is told
-that a batch is written which is not. Both need a rare retry to be seen from outside; here they are seen as
-they are.
+A broker that forgets a producer may write a batch twice. A broker that remembers truncated batches of a
+producer acknowledges a batch that is not in the log. Clients see either only after a rare retry; this check
+sees both directly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.simulation.machine import Machine
 
 
 class Known(NamedTuple):
-    """What counts of a producer."""
+    """Compared state of one producer."""
 
     epoch: int
     last_sequence: int

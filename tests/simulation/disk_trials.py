@@ -87,7 +87,7 @@ class Bits(Part):
     """Checkpoints of all logs of a directory."""
     KINDS = (".index", ".timeindex", ".snapshot", LEADER_EPOCHS, *SHARED)
     ENTRY_BYTES = {".index": (8, 3), ".timeindex": (12, 11)}  # noqa: RUF012 - never changed
-    """How large an entry is, and where the low byte of its offset is."""
+    """Size of an entry, and position of the low byte of its offset."""
     RECORDS = 100
     """Some forty of them in a segment: the bit that changes is worth sixteen."""
     ROUNDS = 11
@@ -195,8 +195,8 @@ class Bits(Part):
 
 
 class Ledger(Part):
-    """The embedded store of a broker that is killed, loses its power and has a disk that fails. What it has
-    acknowledged (topics, settings, producer ids) is there whenever its broker is back."""
+    """The embedded store of a broker that is killed, loses its power and has a failing disk. Everything it
+    has acknowledged (topics, settings, producer ids) is there whenever its broker is back."""
 
     TOPIC = "ledger"
     ROUNDS = 6

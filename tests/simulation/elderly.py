@@ -1,6 +1,6 @@
-"""Clients of before Kafka 0.11, which know messages instead of batches, beside those of today.
+"""Clients from before Kafka 0.11, which know messages instead of batches, beside current clients.
 
-What a client of any age writes is read by a client of every age: the same offset, key, value and, where the
+Records of a client of any age are read by clients of every age: the same offset, key, value and, where the
 format has one, timestamp. Messages are built and read here, by other code than the broker's.
 """
 

@@ -1,8 +1,8 @@
 """The embedded coordination store inside the simulated world, on the simulated disk.
 
 The store is the product's own, with its journal, on the machine's files. Parts and judges look at a tree:
-here it is the tree of the store that was opened last. What breaks a ZooKeeper (sessions, elections, outages)
-does not exist for it: its faults are those of the disk, of power and of threads.
+here it is the tree of the store that was opened last. Faults of a ZooKeeper (sessions, elections, outages) do
+not exist for it. Its faults are those of the disk, of power and of threads.
 """
 
 from __future__ import annotations

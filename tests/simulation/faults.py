@@ -1,10 +1,10 @@
-"""What breaks, and when: a list that the seed draws, and that can be read, shortened and played again.
+"""Faults and their times: a list that the seed draws, and that can be read, shortened and played again.
 
-Each seed turns kinds of faults on and off (swarm testing: what is rare together is frequent alone) and draws
-how often they come. A power cut takes what was acknowledged and not synced, as it does from Apache Kafka, and
-so does whoever replaces a replica with a bad sector; so these come when nothing else is broken and their
-partitions have other replicas in sync. What should be mended by then may not be (a broker that cannot stop
-while the store is away): who has the only copy of something keeps its power.
+Each seed turns kinds of faults on and off (swarm testing: combinations that are rare are frequent alone), and
+draws their frequency. A power failure loses records that were acknowledged and not synced, as in Apache
+Kafka. So does the replacement of a replica with a bad sector. So these faults come when nothing else is
+broken and their partitions have other replicas in sync. A repair may be late, such as that of a broker that
+cannot stop while the store is away. So a machine with the only copy of a record keeps its power.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Fault(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What can be broken."""
+    """Targets of faults."""
 
     loop: SimulatedLoop
     network: Network
@@ -56,7 +56,7 @@ class Surroundings(NamedTuple):
         return "the store" if host == STORE else f"broker {host.rpartition('.')[2]}"
 
     def has_only_copy(self, number: int) -> bool:
-        """Whether nobody else is in sync with a partition that has other replicas."""
+        """Whether a partition with several replicas has no other one in sync."""
         nodes = self.store.tree.nodes
         topics = [path for path in nodes if path.startswith(f"{TopicZnode.PARENT}/") and path.count("/") == 3]
         for path in topics:

@@ -1,4 +1,4 @@
-"""What is in a topic when all is over, as readers of both kinds get it."""
+"""Records of a topic at the end of a run, as readers of both kinds get them."""
 
 from __future__ import annotations
 

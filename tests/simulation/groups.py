@@ -14,7 +14,7 @@ PAUSE_S = 2.0
 
 
 class Commits:
-    """What a group was told of its commits: an acknowledged offset never comes back as a lower one."""
+    """Acknowledged commits of a group: an acknowledged offset never comes back as a lower one."""
 
     def __init__(self) -> None:
         self.complaints: list[str] = []

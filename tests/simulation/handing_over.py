@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Abandoned(BaseException):
-    """Whoever waited for the thread is gone."""
+    """The waiter for the thread is gone."""
 
 
 class HandedOver(Cluster):

@@ -1,8 +1,8 @@
-"""What must never be, and what must be at last.
+"""States that must never be, and states that must be reached at the end.
 
-The history of what clients did and saw goes to the checker of the chaos tests. Here is what only a world
-that is seen whole can tell: whether replicas are the same byte for byte, whether committed readers ever saw
-what was not committed, and whether everything is served again in bounded time after the last fault.
+The history of the clients goes to the checker of the chaos tests. This module checks properties that only an
+observer of the whole world sees. Replicas are equal byte for byte. Readers of committed records never saw
+uncommitted ones. Every partition is served again in bounded time after the last fault.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def batches(files: PowerCutFiles, topic: str, partition: int) -> dict[int, bytes
 
 
 def holders(machines: Sequence[Machine], topic: str, partition: int) -> list[Machine]:
-    """Who is in sync, as the store has it: at the end, every replica."""
+    """The ISR in the store: at the end, every replica."""
     node = machines[0].store.tree.nodes.get(PartitionStateZnode.path(topic, partition))
     isr = PartitionStateZnode.decode(node.data, 0).isr if node is not None else ()
     return [machine for machine in machines if machine.number in isr]

@@ -1,9 +1,10 @@
-"""A topic of one replica a partition, of which every acknowledged record is on disk.
+"""A topic with one replica per partition, of which every acknowledged record is on disk.
 
-Nobody else has what such a partition had: a log that recovery cuts too short, a flush that was not awaited or
-a producer that was forgotten shows at once, where a follower would be brought up to date by its leader.
-At last, when all is calm, each machine loses its power in the moment in which it has acknowledged a write.
-And while its broker is away it has no leader, so a transaction over it is decided before it can be told.
+No other broker has the records of such a partition. So a log that recovery truncates too far, a flush that
+was not awaited or a forgotten producer shows at once. A follower would be brought up to date by its leader.
+At the end, when nothing else happens, each machine loses its power right after it acknowledged a write. While
+its broker is away the partition has no leader, so a transaction over it is decided before its marker can be
+written.
 """
 
 from __future__ import annotations

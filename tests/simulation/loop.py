@@ -29,7 +29,7 @@ class Stuck(Exception):
 
 
 class Process:
-    """One life of one program. What is scheduled in its context stops and ends with it."""
+    """One life of one program. Callbacks scheduled in its context stop and end with it."""
 
     def __init__(self, loop: SimulatedLoop, name: str, host: str, clock_rate: float = 1.0) -> None:
         self.name = name
@@ -79,7 +79,7 @@ class Process:
 
 
 EPOCH_MS = 1_700_000_000_000
-"""What wall clocks say when a run begins."""
+"""Time of the wall clocks when a run begins."""
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 
@@ -206,7 +206,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return await self.connect(protocol_factory, host, port)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """There are no threads: it happens here, and its outcome is heard in the next turn."""
+        """Without threads the work runs here, and its outcome arrives in the next turn."""
         future: asyncio.Future[Any] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -279,7 +279,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._turns_now = 0
 
     def _complain(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio would write to the log: an error that nobody asked for."""
+        """Errors that asyncio would log, because no caller awaits them."""
         self.complaints.append(f"{self.now_s:.3f} {context.get('message')}: {context.get('exception')!r}")
 
 

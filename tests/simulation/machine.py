@@ -1,8 +1,8 @@
-"""A machine with a disk, on which a broker runs: as `node` wires it, whole, on what the world gives it.
+"""A machine with a disk and a broker, wired as `node` wires it, on the parts of the simulated world.
 
-The broker dies in two ways. Killed, its files stay as they are, since the kernel has them. At a power cut
-each page that was not synced is on the disk, or is not, or is torn (`power_cut_files`). What cannot write any
-more stops by itself (`Broker.halted`), and is started again as a supervisor would.
+The broker dies in two ways. Killed, its files stay as they are, since the kernel has them. At a power failure
+each page that was not synced is on the disk, or is not, or is torn (`power_cut_files`). A broker that cannot
+write any more stops (`Broker.halted`), and is started again as by a supervisor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONTENT = ("write", "sync", "truncate")
 READS = ("read", "map", "list")
 NAMES = ("rename", "unlink", "sync_directory", "make_directory", "remove_tree")
 OPERATIONS = (CONTENT, READS, NAMES, ("open", *CONTENT, *READS, *NAMES))
-"""What fails together when a disk fails in part."""
+"""Parts of a disk that fail together."""
 DERIVED = (".index", ".timeindex", ".snapshot", ".txnindex", ".txnindex.crc")
 """Ends of the names of files that a broker can make again from the log."""
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANED_OFFSETS)
@@ -117,15 +117,15 @@ class Machine:
         self._shape = shape
         self.files = PowerCutFiles(seed)
         self.sync_s = 0.004
-        """How long a disk may take for a piece of work."""
+        """Longest time of the disk for a piece of work."""
         self.broker: Broker | None = None
         self.process: Process | None = None
         self.graves: list[Process] = []
         self.lives = 0
         self.losses = 0
-        """How often something that had been written was gone afterwards."""
+        """Number of times that written data was gone afterwards."""
         self.is_damaged = False
-        """Whether a sector is bad that nobody has found yet."""
+        """Whether there is a bad sector that no read has found yet."""
         self.deaths_s: list[float] = []
         """When it was killed, or could not go on."""
         self.complaints: list[str] = []
@@ -166,7 +166,7 @@ class Machine:
         self.process.start(self._serve())
 
     async def _serve(self) -> None:
-        """What `node.main` does, without signals."""
+        """The work of `node.main`, without signals."""
         settings = {
             **{key: str(value) for key, value in SETTINGS.items()},
             "broker.id": str(self.number),
@@ -210,8 +210,8 @@ class Machine:
         return opener(self.store, self._network, self._chance)
 
     def stop(self) -> None:
-        """In order, handing its leaderships over; it is started again when it has stopped. Who was told
-        already may not have heard of it, where it stands still."""
+        """Controlled shutdown, which hands leaderships over. The broker is started again when it has stopped.
+        A stop that was requested before may not have reached it, where it is suspended."""
         if self.process is not None and self.broker is not None and self.is_serving and not self._is_stopping:
             self._trace.tell(f"{self} is told to stop")
             self._is_stopping = True
@@ -251,7 +251,7 @@ class Machine:
             self.process.resume()
 
     def fail_disk(self, code: int) -> None:
-        """Every write fails from now on, until somebody mends the disk."""
+        """Every write fails from now on, until the disk is repaired."""
         self._trace.tell(f"the disk of {self} fails with {errno.errorcode[code]}")
 
         def fail(operation: str, path: str) -> None:
@@ -336,7 +336,7 @@ class Machine:
         self.start()
 
     def mount_again(self) -> None:
-        """What was written to the mount point meanwhile is hidden by the disk."""
+        """Files written to the mount point meanwhile are hidden by the disk."""
         for place, hidden in self._hidden.items():
             self.kill()
             self._trace.tell(f"the disk of {place} of {self} is there again")
@@ -379,7 +379,7 @@ class Machine:
             self._return_offline()
 
     def _look_at_disks(self) -> None:
-        """A write may fail just before the disk is mended, and its broker hears of it afterwards."""
+        """A write may fail just before the disk is repaired, and its broker learns of it afterwards."""
         if self.files.before is None:
             self._return_offline()
         self._loop.later(DISKS_LOOKED_AT_EVERY_S, self._look_at_disks)

@@ -1,9 +1,9 @@
 """Whether coordinators know what their logs say.
 
-When all is quiet they are asked for every offset that is committed and for every transactional id; then all
-brokers are killed and come back, so that each coordinator knows only what it has read from its log, and they
-are asked again, for the same groups and ids: a broker that has not been told yet what it coordinates lists
-none. Meanwhile time goes on, and a transaction that nobody has ended is aborted when its own is over.
+When nothing else happens, coordinators are asked for every committed offset and every transactional id. Then
+all brokers are killed and restarted, so that each coordinator knows only its log. They are asked again, for
+the same groups and ids, because a broker that does not yet know its partitions lists none. Meanwhile time
+passes, and an open transaction is aborted when it times out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A topic that an administrator does not leave alone.
+"""A topic that an administrator changes all the time.
 
-Its two replicas move between brokers and directories, its partitions become more, its segments smaller than
-batches that are in it, and records are deleted from its start. What was acknowledged and not deleted is
-there; what was deleted stays so, unless a broker died before it had written down where its log begins, which
-it does from time to time.
+Its two replicas move between brokers and directories, its partitions become more, its segments become smaller
+than their batches, and records are deleted from its start. Acknowledged records that were not deleted are
+there. Deleted records stay deleted, with one exception: a broker may die before it has written the log start
+offset to its checkpoint.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Deletion(NamedTuple):
     before: int
     from_s: float
     to_s: float
-    """Who dies between the two may forget it."""
+    """A broker that dies between the two may forget it."""
 
 
 class Moving(Part):

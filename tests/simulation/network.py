@@ -1,12 +1,12 @@
-"""Wires between machines, and what TCP makes of them.
+"""Wires between machines, and TCP on them.
 
-A `Direction` carries payloads from one machine to another, in order, each with a delay of its own. A cut
-loses nothing at once, since TCP sends again: what was under way waits, and arrives when the cut has healed;
-after `PATIENCE_S` the sender's side is told that the connection is dead, while the other side, which has
-nothing to send, hears nothing (a half-open connection). A cut may be one-way.
+A `Direction` carries payloads from one machine to another, in order, each with its own delay. A cut loses
+nothing at once, since TCP sends again. Payloads under way wait, and arrive when the cut has healed. After
+`PATIENCE_S` the sender's connection is dead, while the other side, which has nothing to send, does not notice
+(a half-open connection). A cut may be one-way.
 
 A process that is killed leaves its sockets to the kernel, which resets or finishes them. A machine that loses
-its power says nothing; who sends to it later, when it is up again, is reset.
+its power sends nothing; later packets to it are answered with a reset, once it is up again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Direction:
                 return
 
     def heal(self) -> None:
-        """What waited is sent again."""
+        """Waiting payloads are sent again."""
         self._is_stalled = False
         waiting, self._queue = self._queue, deque()
         for _, payload in waiting:
@@ -97,7 +97,7 @@ class Network:
         self.chance = chance
         self.latency_s = (0.0002, 0.002)
         self.slow: dict[str, float] = {}
-        """What is added to every delay from or to a machine, at most."""
+        """Largest extra delay from or to a machine."""
         self.slow_links: dict[tuple[str, str], float] = {}
         """The same, of one way between two machines."""
         self.without_descriptors: set[str] = set()
@@ -208,7 +208,7 @@ class Network:
         return Direction(self, source, target, deliver, broken)
 
     def message(self, source: str, target: str, callback: Callable[[], None]) -> None:
-        """A single packet, which nobody sends again."""
+        """A single packet, which is never sent again."""
         self.loop.later(self.delay_s(source, target), self._arrive, source, target, callback)
 
     def _arrive(self, source: str, target: str, callback: Callable[[], None]) -> None:

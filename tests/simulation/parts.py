@@ -92,5 +92,5 @@ def draw_cast(seed: int, plain_topic: str, shape: Shape) -> Cast:
 
 
 def trial_of(shape: Shape, chance: random.Random) -> Cast:
-    """The one that comes when everything else is over, or nobody."""
+    """The part that comes after everything else, or None."""
     return Cast([TRIALS[shape.trial](chance)] if shape.trial else [])

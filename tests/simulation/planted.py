@@ -14,7 +14,7 @@ BUGS = (
         "            end_offset = follower.end_offset + 1\n    return end_offset",
     ),
     Bug(
-        "the high watermark waits for nobody",
+        "the high watermark waits for no follower",
         "barnabas.replication.partition.followers",
         "            end_offset = follower.end_offset\n    return end_offset",
         "            pass\n    return end_offset",
@@ -40,7 +40,7 @@ BUGS = (
         "    return state._replace(leader=leader, isr=isr)\n",
     ),
     Bug(
-        "a follower does not cut off what its leader does not have",
+        "a follower does not truncate records that its leader lacks",
         "barnabas.replication.follower.truncation",
         "return min(end_offset, leader.end_offset, log_end_offset)",
         "return log_end_offset",
@@ -53,7 +53,7 @@ BUGS = (
         "",
     ),
     Bug(
-        "a batch that is sent again is written again",
+        "a duplicate batch is written again",
         "barnabas.storage.producers.append_checks",
         "        duplicate = entry.find_duplicate(batch)\n        if duplicate is not None:\n"
         "            return duplicate",
@@ -78,7 +78,7 @@ BUGS = (
         "transaction_result=True,",
     ),
     Bug(
-        "a marker that could not be sent is taken for written",
+        "a marker that could not be sent counts as written",
         "barnabas.coordinator.transaction.markers.cluster",
         "finish(dict.fromkeys(partitions, error))",
         "finish({})",
@@ -97,13 +97,13 @@ BUGS = (
         "                self._watches.fire((WatchEvent(kind, own),))",
     ),
     Bug(
-        "a controller that takes over does not see who came back",
+        "a new controller does not see brokers that restarted",
         "barnabas.controller.term",
         "            await self._leave_out_returned(",
         "            len(",
     ),
     Bug(
-        "orders of a former controller are carried out",
+        "requests of a previous controller are carried out",
         "barnabas.replication.controller_orders",
         "        if epoch < self.controller_epoch:\n",
         "        if False:\n",
@@ -129,14 +129,14 @@ BUGS = (
         "        self.maximal_isr = self.isr & isr\n",
     ),
     Bug(
-        "min.insync.replicas is not looked at",
+        "min.insync.replicas is ignored",
         "barnabas.replication.partition.partition",
         "        return len(leadership.isr) >= min("
         "self.log.config.min_insync_replicas, len(leadership.replicas))",
         "        return True",
     ),
     Bug(
-        "a new session brings back what was led under the old one",
+        "a new session restores leaderships of the old one",
         "barnabas.replication.partition.lease",
         "            confirmed_epoch is not None\n"
         "            and confirmed_epoch == self._registered_epoch()\n"
@@ -144,26 +144,26 @@ BUGS = (
         "            confirmed_epoch is not None\n            and self._now_ms",
     ),
     Bug(
-        "a follower cuts its log at its high watermark",
+        "a follower truncates its log at its high watermark",
         "barnabas.replication.follower.replica_fetcher",
         "        if log.leader_epochs.latest_epoch == NO_EPOCH and "
         "log.log_end_offset > log.log_start_offset:\n",
         "        if log.log_end_offset > log.log_start_offset:\n",
     ),
     Bug(
-        "what an unknown epoch wrote is kept (KIP-279)",
+        "records of an unknown epoch are kept (KIP-279)",
         "barnabas.replication.follower.truncation",
         "        return min(end_offset, log_end_offset)\n    return",
         "        return min(leader.end_offset, log_end_offset)\n    return",
     ),
     Bug(
-        "a new leader does not know where former epochs end",
+        "a new leader does not know where previous epochs end",
         "barnabas.replication.partition.partition",
         "            return (epoch if latest == NO_EPOCH else latest), log.log_end_offset\n",
         "            return NO_EPOCH, NO_OFFSET\n",
     ),
     Bug(
-        "a follower refuses what does not fit into a segment",
+        "a follower refuses batches that do not fit into a segment",
         "barnabas.storage.log.log",
         "        for piece in divided(batches, self.config.segment_bytes):\n",
         "        if len(view) > self.config.segment_bytes:\n"
@@ -197,7 +197,7 @@ BUGS = (
         "            files.make_directory(path)\n",
     ),
     Bug(
-        "recovery takes a gap that compaction left for damage",
+        "recovery treats a gap left by compaction as damage",
         "barnabas.storage.loading.segment_recovery",
         "        if batch.base_offset < end_offset or last_offset > largest_offset:",
         "        if batch.base_offset != end_offset or last_offset > largest_offset:",
@@ -221,7 +221,7 @@ BUGS = (
         "            self.flush_state.names_changed(",
     ),
     Bug(
-        "a truncated log remembers the producers of what is gone",
+        "a truncated log remembers the producers of truncated records",
         "barnabas.storage.log.truncation",
         "    log.leader_epochs.truncate_from_end(offset)\n    log.replace_producers(producers)\n",
         "    log.leader_epochs.truncate_from_end(offset)\n",
@@ -251,19 +251,19 @@ BUGS = (
         "            log_start_offset=0,",
     ),
     Bug(
-        "where a log begins is forgotten before the names of deleted segments are off the disk",
+        "the log start offset is forgotten before deleted segments are off the disk",
         "barnabas.storage.directory.directory_checkpoints",
         "    return log.log_start_offset if is_moved or not log.flush_state.are_names_synced else None\n",
         "    return log.log_start_offset if is_moved else None\n",
     ),
     Bug(
-        "want of a file descriptor is taken for a failed disk",
+        "a missing file descriptor counts as a failed disk",
         "barnabas.replication.controller_orders",
         "        if refused:\n",
         "        if False:\n",
     ),
     Bug(
-        "a log that could not be made is made in another directory",
+        "a log that could not be created is created in another directory",
         "barnabas.storage.log_manager",
         "            self._begun[topic_partition] = BegunLog(topic_partition, log_directory, path)\n"
         "            try:\n",
@@ -277,7 +277,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "a follower gives a partition up for which it has no file descriptor",
+        "a follower gives up a partition for lack of a file descriptor",
         "barnabas.storage.log.log",
         "        except OSError as error:  # the first append after a start reads the file\n",
         "        except ZeroDivisionError as error:\n",
@@ -320,26 +320,26 @@ BUGS = (
         "        return Decision(frozenset())\n",
     ),
     Bug(
-        "a transaction that takes too long is not ended",
+        "a transaction that times out is not aborted",
         "barnabas.coordinator.transaction.shard",
         "        return self._prepare(fenced(metadata, now_ms), None)\n",
         "        return Decision()\n",
     ),
     Bug(
-        "a transaction that is ended by time keeps its epoch",
+        "a transaction that times out keeps its producer epoch",
         "barnabas.coordinator.transaction.state.metadata",
         "        state=PREPARE_ABORT,\n        producer_epoch=metadata.producer_epoch + 1,\n",
         "        state=PREPARE_ABORT,\n        producer_epoch=metadata.producer_epoch,\n",
     ),
     Bug(
-        "what a former coordinator has prepared is not finished",
+        "a transaction that a previous coordinator prepared is not completed",
         "barnabas.coordinator.transaction.shard",
         "            if metadata.state in PREPARED:\n"
         "                self._completions.start_later(metadata.transactional_id, 0)\n",
         "            pass\n",
     ),
     Bug(
-        "a producer's epochs end in one that nobody can fence",
+        "a producer's last epoch cannot be fenced",
         "barnabas.coordinator.transaction.state.metadata",
         "EPOCH_MAX: Final = (1 << 15) - 1\nLAST_EPOCH_FOR_PRODUCERS: Final = EPOCH_MAX - 1\n",
         "EPOCH_MAX: Final = 1\nLAST_EPOCH_FOR_PRODUCERS: Final = EPOCH_MAX\n",
@@ -366,20 +366,20 @@ BUGS = (
         "        if True:\n",
     ),
     Bug(
-        "who is no member any more may commit",
+        "a member that has left may commit",
         "barnabas.coordinator.group.offsets.checks",
         "    member = group.member(member_id)\n    if api_version",
         "    if member_id not in group.members:\n        return\n"
         "    member = group.member(member_id)\n    if api_version",
     ),
     Bug(
-        "a partition is given away before its owner has given it up",
+        "a partition is assigned before its owner has revoked it",
         "barnabas.coordinator.group.consumer.reconciliation",
         "        free = frozenset(partition for partition in missing if not is_owned(topic_id, partition))\n",
         "        free = missing\n",
     ),
     Bug(
-        "the offsets of a deleted topic are removed in one batch, and it does not matter if that fails",
+        "the offsets of a deleted topic are removed in one batch, whose failure is ignored",
         "barnabas.coordinator.group.offsets.expiry",
         "        records = [OffsetRecord(group, topic, partition, None) for group, partition in found]\n"
         "        return Decision(len(records) < OFFSETS_PER_TURN, records, is_atomic=False)\n",

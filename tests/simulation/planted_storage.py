@@ -12,7 +12,7 @@ STORAGE_BUGS = (
         "_aborted_transactions(log, 0, self.end_offset)",
     ),
     Bug(
-        "compaction drops what the map has not seen",
+        "compaction drops records that are not in the map",
         "barnabas.storage.cleaner.record_scan",
         "            if is_mapped and ((is_tombstone and drop_tombstones) or "
         "get(payload[key_at:key_end]) > offset):",
@@ -40,7 +40,7 @@ STORAGE_BUGS = (
         ),
     ),
     Bug(
-        "a transaction index is believed as it is",
+        "a transaction index is not checked",
         "barnabas.storage.segment.transaction_index",
         "        if self.has_checksum and self._files.read(self.checksum_path) != self._checksum():\n",
         "        if False:\n",
@@ -96,7 +96,7 @@ STORAGE_BUGS = (
         "        tree, snapshot_bytes = Tree(), 0\n",
     ),
     Bug(
-        "a registration of an earlier life stays in the store",
+        "the registration of a previous broker epoch stays in the store",
         "barnabas.cluster.embedded.session",
         "        if orphans:\n",
         "        if False:\n",
@@ -122,7 +122,7 @@ STORAGE_BUGS = (
         ),
     ),
     Bug(
-        "a thread that could not start is not asked for again",
+        "a thread that could not start is not started again",
         "barnabas.node.background_threads",
         "            if not self._staying and self._retry is None:\n",
         "            if False:\n",
@@ -134,7 +134,7 @@ STORAGE_BUGS = (
         "                pass\n",
     ),
     Bug(
-        "a disk that is missing is taken for a new one",
+        "a missing disk counts as a new one",
         "barnabas.storage.directory.known_directories",
         "    return {path: _missing(known[path]) for path in bare if path in known}\n",
         "    return {}\n",

@@ -10,14 +10,14 @@ from tests.support.planting import Bug, Edit
 TRIAL_BUGS = (
     # Syncs
     Bug(
-        "an unsynced tail is believed after a kill",
+        "an unsynced tail is not checked after a kill",
         "barnabas.storage.loading.log_loader",
         "            recovery_point=end_offset if is_settled else min(recovery_point, end_offset),\n",
         "            recovery_point=end_offset,\n",
         trial="retry",
     ),
     Bug(
-        "a batch that is sent again is acknowledged without a sync",
+        "a duplicate batch is acknowledged without a sync",
         "barnabas.storage.log.parts.flush_state",
         "        self.is_due = log_end_offset - recovery_point >= flush_messages\n"
         '        """Whether `flush.messages`',
@@ -40,7 +40,7 @@ TRIAL_BUGS = (
         trial="undecided",
     ),
     Bug(
-        "the offset map is taken for the whole log",
+        "the offset map counts as the whole log",
         "barnabas.storage.cleaner.cleaning",
         "            self.end_offset = offsets.latest_offset + 1\n",
         "            offsets.latest_offset = target.first_uncleanable_offset - 1\n"
@@ -48,7 +48,7 @@ TRIAL_BUGS = (
         trial="graves",
     ),
     Bug(
-        "a full map counts as the end of what is clean",
+        "a full map counts as the end of the clean part",
         "barnabas.storage.cleaner.cleaning",
         "            yield from self._rewrite(offsets, check)\n",
         "            yield from self._rewrite(offsets, check)\n"
@@ -57,14 +57,14 @@ TRIAL_BUGS = (
     ),
     # Moves between log directories
     Bug(
-        "a copy takes the place of its log without the high watermark",
+        "a copy replaces its log without the high watermark",
         "barnabas.storage.directory.future_logs",
         "        future.update_high_watermark(old.high_watermark)\n",
         "",
         trial="relocation",
     ),
     Bug(
-        "a copy takes the place of its log before it is synced",
+        "a copy replaces its log before it is synced",
         "barnabas.storage.directory.future_logs",
         "        future.flush()\n        future.update_config",
         "        future.update_config",
@@ -78,7 +78,7 @@ TRIAL_BUGS = (
         trial="relocation",
     ),
     Bug(
-        "where a moved log begins is not written down",
+        "the log start offset of a moved log is not written",
         "barnabas.storage.log_manager",
         "        self._checkpoints.write_start_offset_of_copy(future)\n",
         "",
@@ -107,7 +107,7 @@ TRIAL_BUGS = (
         trial="unreadable",
     ),
     Bug(
-        "an entry of a time index is believed",
+        "an entry of a time index is not checked",
         "barnabas.storage.segment.segment",
         "                if header is None or header.max_timestamp != known[0]:\n",
         "                if header is None:\n",
@@ -159,7 +159,7 @@ TRIAL_BUGS = (
         trial="crowd",
     ),
     Bug(
-        "a follower gives readers what is not committed",
+        "a follower serves uncommitted records",
         "barnabas.replication.leader.partition_reading",
         "    upper_offset = readable_end(log, params)\n",
         "    upper_offset = readable_end(log, params)\n"
@@ -205,7 +205,7 @@ TRIAL_BUGS = (
     ),
     # Quotas
     Bug(
-        "a client pays for what it was not sent",
+        "a client is charged for bytes that it did not receive",
         "barnabas.quota.client_quotas",
         "        rate.record(-size_bytes, now_ms)\n",
         "",
@@ -219,7 +219,7 @@ TRIAL_BUGS = (
         trial="throttled",
     ),
     Bug(
-        "a throttled connection is not read again by itself",
+        "a throttled connection is not read again",
         "barnabas.network.connection",
         "        self._stops -= 1\n        self._unpause()\n\n    def _flush",
         "        self._stops -= 1\n\n    def _flush",
@@ -234,14 +234,14 @@ TRIAL_BUGS = (
     ),
     # Users and rules
     Bug(
-        "brokers hear of an access rule after a start only",
+        "brokers read access rules only at the start",
         "barnabas.cluster.stores.acl_replica",
         "            names = await self._znodes.children(parent, lambda _: look())\n",
         "            names = await self._znodes.children(parent)\n",
         trial="users",
     ),
     Bug(
-        "an access rule that was removed lives on at other brokers",
+        "a removed access rule stays in force at other brokers",
         "barnabas.cluster.stores.acl_replica",
         "                else:\n                    self.authorizer.replace(pattern, rules)\n",
         "                elif rules:\n                    self.authorizer.replace(pattern, rules)\n",
@@ -249,7 +249,7 @@ TRIAL_BUGS = (
     ),
     # The source of pipelines
     Bug(
-        "a topic that was made again is taken for the one that was read",
+        "a topic that was created again counts as the one that was read",
         "pyspark_barnabas.readers.offsets",
         "    return sorted(topic for topic, known in before.items() if now.get(topic, known) != known)\n",
         "    return sorted(topic for topic in before if topic not in now and not now)[:0]\n",

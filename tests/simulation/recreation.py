@@ -1,7 +1,7 @@
-"""A topic that is deleted and made again under its name, while groups commit offsets for it.
+"""A topic that is deleted and created again under its name, while groups commit offsets for it.
 
-Offsets of a former life mean nothing to the next one, and are gone when all has settled. Those of many
-groups are more than fits into one batch of `__consumer_offsets`.
+Offsets of a previous topic mean nothing to the next one, and are gone at the end. Those of many groups do not
+fit into one batch of `__consumer_offsets`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ FAULTS_S = 60.0
 
 
 class Tally:
-    """What was run so far. The speed is counted in the time of the processor: a busy machine does not lie."""
+    """Totals of the runs so far. The speed is counted in processor time, which a busy machine does not
+    distort."""
 
     def __init__(self) -> None:
         self.seeds = self.failed = self.messages = self.writes = 0

@@ -106,7 +106,7 @@ TRIAL_SETTINGS: dict[str, dict[str, str]] = {
         "max.incremental.fetch.session.cache.slots": "0",
     },
 }
-"""What brokers need for a trial."""
+"""Settings of brokers for a trial."""
 SINGLE = {
     "zookeeper.connect": "",
     "default.replication.factor": "1",

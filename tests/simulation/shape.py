@@ -1,10 +1,9 @@
-"""What kind of cluster a seed has, how far apart its machines are, and how busy its clients are.
+"""Kind of cluster of a seed: brokers, distances between machines, load of the clients.
 
-Most of the time of a real cluster is quiet, and a quiet second costs next to nothing here. So clients work in
-bursts: in each window of `WINDOW_S` they are busy for a share that the seed draws, and then their pauses are
-`IDLE_PACE` times as long. Delays between machines are drawn, too: the longer
-they may be, the more often what was sent first over one connection arrives after what was sent later over
-another.
+A real cluster is quiet most of the time, and a quiet second costs next to nothing here. So clients work in
+bursts. In each window of `WINDOW_S` they are busy for a share that the seed draws; then their pauses are
+`IDLE_PACE` times as long. Delays between machines are drawn, too. The longer they may be, the more often
+payloads of different connections overtake each other.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Shape(NamedTuple):
     busy_share: float = 1.0
     latency_ms_max: float = 2.0
     fetch_wait_ms_max: int = 500
-    """How long a leader lets a follower wait that has everything."""
+    """Time for which a leader lets a follower wait that has everything."""
     drift_ppm_max: int = 0
     """By so much at most the clock of a machine is too fast or too slow, and all its timers with it."""
     is_restarted: bool = False
@@ -66,7 +65,7 @@ class Shape(NamedTuple):
 
     @property
     def survives_power_cuts(self) -> bool:
-        """Whether everything that is acknowledged is on disk, on whatever machine it is."""
+        """Whether every acknowledged record is on disk, on any machine."""
         return self.settings.get(FLUSH_EACH) == "1"
 
     def pace(self, now_s: float) -> float:

@@ -1,7 +1,7 @@
-"""A failure as small as it gets: faults are left out as long as it still fails in the same way.
+"""Shrinks a failure: leaves faults out as long as the run still fails in the same way.
 
-What is left is written down with the lines of its run, for a person to read, and to be played again: the
-files in `transcripts` are tests.
+The remaining faults are written to a file with the lines of their run, for a person to read and to be played
+again. The files in `transcripts` are tests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRANSCRIPTS = Path(__file__).parent / "transcripts"
 
 
 def kinds(outcome: Outcome) -> set[str]:
-    """What is complained of, without the details."""
+    """The complaints, without the details."""
     return {complaint.partition(":")[0] for complaint in outcome.complaints}
 
 

@@ -71,11 +71,11 @@ class Outcome(NamedTuple):
     histories: list[History]
     lines: list[str]
     errors: list[str]
-    """What brokers wrote into their logs as errors, with what happened: not judged, worth a look."""
+    """Errors that brokers logged, with their cause: not judged, worth a look."""
 
     @property
     def partitions(self) -> set[str]:
-        """The names of all that the store was told of."""
+        """Names of all nodes that the store received."""
         return {found for line in self.lines for found in _TOLD_OF.findall(line)}
 
 
@@ -405,7 +405,7 @@ _LOGGERS = ("barnabas", "pyspark_barnabas")
 
 
 class _Errors(logging.Handler):
-    """What is logged as an error; nothing is printed."""
+    """Errors that are logged; nothing is printed."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         super().__init__(logging.ERROR)
@@ -427,7 +427,7 @@ class _Errors(logging.Handler):
 
 
 class _quiet_collector:  # noqa: N801 - a context
-    """Who is collected when must not matter: all of it, when the run is over."""
+    """Garbage is collected when the run is over, so that its time does not matter."""
 
     def __enter__(self) -> None:
         gc.disable()

@@ -45,7 +45,7 @@ class AttemptDied(Exception):
 
 @dataclass(slots=True)
 class Written:
-    """What an attempt at a task tells the driver."""
+    """Report of an attempt at a task to the driver."""
 
     place: TopicPartition
     is_direct: bool
@@ -113,7 +113,7 @@ class Driver:
         )
 
     async def run_batch(self, number: int, rows: Sequence[Value]) -> None:
-        """As Spark would; raises whatever makes it run the batch again."""
+        """Run the batch as Spark would; an error that makes Spark run it again is raised."""
         cluster = self._cluster
         transaction = await cluster.run(
             transaction_steps.begin(cluster.state, self._name, TRANSACTION_TIMEOUT_MS)

@@ -25,7 +25,7 @@ class OneWay(Protocol):
 
 
 class Wires(Protocol):
-    """What an end needs of the network."""
+    """The network, as one end uses it."""
 
     loop: SimulatedLoop
     trace: Trace
@@ -61,7 +61,7 @@ class Stream:
         other.join(one)
 
     def reset(self) -> None:
-        """Both sides hear of it, each in its time."""
+        """Both sides receive it, each in its time."""
         for end in self.ends:
             end.broken()
 
@@ -71,7 +71,7 @@ class Stream:
 
 
 class End:
-    """What a kernel knows of one end: bytes that have come, and whether more can."""
+    """One end in the kernel: received bytes, and whether more can come."""
 
     def __init__(self, stream: Stream, network: Wires, process: Process, address: tuple[str, int]) -> None:
         self.process = process
@@ -167,7 +167,7 @@ class End:
             self._stream.ended()
 
     def vanish(self) -> None:
-        """With the machine; nobody is told."""
+        """The end dies with its machine, and sends nothing."""
         self.is_closed = True
         self._out.close()
         self._stream.ended()
@@ -257,7 +257,7 @@ class SimulatedSocket(socket.socket):
         return self.send(os.pread(source, count, position))
 
     def forget(self) -> None:
-        """Its process is dead: nobody looks at it any more."""
+        """Its process is dead, and reads nothing any more."""
         self._fd = -1
         if self._end is not None:
             self._end.on_change = _ignore

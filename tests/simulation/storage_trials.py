@@ -178,7 +178,7 @@ class Sector(Part):
         await asyncio.sleep(NOT_IN_SYNC_S)
 
     async def _write_to_leader(self, world: World, cluster: ClusterClient) -> None:
-        """What the follower will have to read."""
+        """Records that the follower has to read."""
         for topic in self.BOTH:
             batches = Batches(cluster, topic, 1, world.clock.now_ms)
             batches.identify(*await cluster.run(idempotent_producer(cluster.state)))

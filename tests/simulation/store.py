@@ -1,10 +1,10 @@
 """A ZooKeeper in the simulated world: one tree, sessions that expire, watches that come late.
 
-The broker's side is its own code (`cluster.zookeeper.session`, with its lease) on a link that is simulated;
-the server's side is the tree of the embedded store. Requests of a session take effect in their order, answers
-and events come back in the order of the wire. A request may have taken effect although its answer is lost
-with the connection. A session that is not heard of for its timeout is ended by the server, and its owner
-learns of it when it next gets through.
+The broker's side is its own code (`cluster.zookeeper.session`, with its lease) on a simulated link. The
+server's side is the tree of the embedded store. Requests of a session take effect in their order; responses
+and events come back in the order of the wire. A request may have taken effect although its response is lost
+with the connection. The server ends a session after a timeout without requests, and the client learns of it
+at its next connection.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _EPHEMERAL, _SEQUENTIAL = 1, 2
 
 
 class ServerSession:
-    """What the server knows of a session."""
+    """A session, as the server knows it."""
 
     def __init__(self, session_id: int, timeout_s: float, now_s: float, owner: str) -> None:
         self.id = session_id
@@ -157,8 +157,8 @@ class Store:
         self._loop.later(outage_s, self._come_back)
 
     def elect(self, outage_s: float) -> None:
-        """The servers have lost their leader and choose another: connections break, and nobody is served for
-        a while. What was asked last may have been done, and its answer is lost. Sessions live on."""
+        """The servers elect a new leader: connections break, and no request is served for a while. The last
+        requests may have taken effect, and their responses are lost. Sessions survive."""
         for connection in list(self._connections):
             self.disconnect(connection)
             connection.break_off()
@@ -250,7 +250,7 @@ class Store:
                 connection.fire(event)
 
     def _tell(self, operation: Operation) -> None:
-        """What a reader of the transcript wants to know: who leads what, who is the controller."""
+        """Leaders and controller, for readers of the transcript."""
         if isinstance(operation, Create | SetData):
             parts = operation.path.split("/")
             if parts[-1] == "state" and parts[1:3] == ["brokers", "topics"]:

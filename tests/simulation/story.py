@@ -1,8 +1,8 @@
-"""A failure told so that a stranger sees what happened.
+"""Report of a failure for a reader who does not know the run.
 
-A run has some hundred lines, most of them about partitions that nobody complains of. Kept is what broke, who
-was the controller, and what became of the partitions that the complaints name; and when the records that are
-complained of were acknowledged stands between the lines, at its time.
+A run has some hundred lines, most of them about partitions without a complaint. The report keeps the faults,
+the controllers, and the events of the partitions that the complaints name. It adds the times at which the
+disputed records were acknowledged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a member of the consumer protocol says after a lost answer, and how long it has its partitions."""
+"""First heartbeat of a consumer-protocol member after a lost response, and the time for which it owns its
+partitions."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ Serve = Callable[[ConsumerGroupHeartbeatRequest], ConsumerGroupHeartbeatResponse
 
 
 class Answers(ClusterClient):
-    """A coordinator that answers heartbeats as it is told; what it refuses it refuses after `REFUSAL_S`."""
+    """A coordinator that answers heartbeats from a script; it refuses after `REFUSAL_S`."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         super().__init__([], clock=SimulatedClock(loop), randomness=random.Random(1))

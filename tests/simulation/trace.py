@@ -1,4 +1,4 @@
-"""What happened, line by line, and one figure that stands for all of it."""
+"""Events of a run, line by line, and one digest of all of them."""
 
 from __future__ import annotations
 

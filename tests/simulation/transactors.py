@@ -83,11 +83,12 @@ class Transactor:
         self._pause_s = SLOWLY_S
 
     def be_late(self, late_s: float) -> None:
-        """What is sent without waiting leaves so much later: a thread of the program was held up."""
+        """Requests that are sent without waiting leave later by this time, as if a thread of the program was
+        delayed."""
         self._late_s = late_s
 
     async def one(self, manner: str) -> None:
-        """One transaction; whatever goes wrong, the next begins with a new epoch."""
+        """One transaction. After any error, the next one begins with a new epoch."""
         transaction = Transaction(f"{self._name}/{self._number}")
         commit = manner != HASTY and self._world.chance.random() < 0.7
         is_ending = False
@@ -143,7 +144,7 @@ class Transactor:
                 await self._cluster.run(transaction_steps.end(self._cluster.state, txn, commit=False))
 
     async def _end(self, txn: Begun, manner: str, *, commit: bool) -> Begun | None:
-        """What the next transaction may begin with."""
+        """State in which the next transaction may begin."""
         cluster = self._cluster
         if manner == MODERN:
             following = await cluster.run(end_and_go_on(cluster.state, txn, commit=commit))

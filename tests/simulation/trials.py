@@ -1,10 +1,13 @@
-"""Histories that chance hardly ever brings about, each played from beginning to end.
+"""Histories that chance hardly ever produces, each played from beginning to end.
 
-They are what faults of the past needed: two brokers that lead in turn and never hear of each other, a broker
-without a file descriptor in the moment in which it is told to make a log, a power cut between the deletion of
-a segment and the sync of its directory, a write that the end of its transaction overtakes, a transaction that
-ends while nobody leads its partition. A trial comes last, when all is mended and nobody else is at work, so
-it may break things by itself.
+Each comes from an earlier fault:
+- two brokers that lead in turn and never fetch from each other;
+- a broker without a file descriptor at the moment in which it has to create a log;
+- a power failure between the deletion of a segment and the sync of its directory;
+- a write that the end of its transaction overtakes;
+- a transaction that ends while its partition has no leader.
+
+A trial comes last, when everything is repaired and no other client works, so it may cause faults itself.
 """
 
 from __future__ import annotations
@@ -67,8 +70,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class SeeSaw(Part):
-    """Two replicas lead in turn while the other is away: each has records, and epochs, that the other has
-    never heard of (KIP-279). When they meet, they become alike."""
+    """Two replicas lead in turn while the other is away. Each has records, and epochs, that the other has
+    never seen (KIP-279). When they meet, they become equal."""
 
     TOPIC = "see-saw"
 
@@ -137,8 +140,8 @@ class SeeSaw(Part):
 
 
 class Scarcity(Part):
-    """A broker has no file descriptor when it is told to make the log of a new topic, and none again when it
-    is to append for the first time after a start. Both are done as soon as there are some."""
+    """A broker has no file descriptor when it has to create the log of a new topic, and none again at its
+    first append after a start. It does both as soon as there are some."""
 
     TOPIC = "scarcity"
     PARTITIONS = 2
@@ -290,7 +293,7 @@ class Overtaking(Part):
 
 
 class Orphan(Part):
-    """A transaction ends while nobody leads its partition, which hears of it when its broker is back."""
+    """A transaction ends while its partition has no leader. The marker is written when its broker is back."""
 
     TOPIC = "orphan"
 

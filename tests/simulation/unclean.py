@@ -1,6 +1,6 @@
-"""A topic that would rather lose records than wait: it promises none, and must be served and whole.
+"""A topic that would rather lose records than wait: it must be served and consistent.
 
-Whoever leads after an unclean election, its replicas become alike, and readers get no record twice.
+After an unclean election the replicas become equal to the leader's, and readers get no record twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Somebody with access to the store, who writes nonsense over the node that names the controller.
+"""A client of the store that overwrites the node of the controller with nonsense.
 
-That keeps no controller from its work and no broker from starting; with the session of whoever was elected
-the node goes, and the next one writes its own.
+No controller stops working and no broker fails to start because of it. The node ends with the session of the
+elected controller, and the next controller writes its own.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""What must hold at every moment, looked at while the run goes on.
+"""Invariants that hold at every moment, checked while the run goes on.
 
-A look sees all brokers at one moment, between two callbacks, which no client and no broker can:
-
+A check sees all brokers at one moment, between two callbacks, which no client and no broker can:
 - the high watermark of a leader never goes back in one epoch, and no in-sync replica ends below it;
 - log start ≤ last stable offset ≤ high watermark ≤ log end;
 - an epoch of a partition has one leader;
-- replicas are alike below the high watermark, byte for byte;
+- replicas are equal below the high watermark, byte for byte;
 - once nothing has been broken for a while, no transaction holds a last stable offset back.
 
-A replica that has lost what was not synced (or all of it) is behind until it has caught up or has left the
-ISR; what is said of in-sync replicas is not asked of it before.
+A replica that has lost unsynced records (or all records) is behind until it has caught up or has left the
+ISR. The invariants of in-sync replicas do not apply to it before.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Watch:
         self._leaders: dict[tuple[TopicPartition, Uuid, int], int] = {}
         self._led: dict[tuple[int, TopicPartition], Led] = {}
         self._whole: dict[tuple[int, TopicPartition], int] = {}
-        """How often its machine had lost something when a replica was last known to be whole."""
+        """Number of losses of its machine when a replica was last known to be whole."""
         self._ends: dict[tuple[int, TopicPartition], tuple[int, Uuid, int]] = {}
         self._held_back: dict[TopicPartition, tuple[int, float]] = {}
         """Last stable offsets that are not at the high watermark, and since when."""

@@ -23,8 +23,8 @@ from barnabas.coordinator.transaction.state.settings import TransactionSettings
 SOURCE = Path(barnabas.__file__).parent
 
 COMPONENTS = (
-    "cluster", "controller", "coordinator", "handlers", "network", "purgatory", "replication", "requests",
-    "storage",
+    "administration", "cluster", "controller", "coordinator", "handlers", "network", "purgatory",
+    "replication", "requests", "storage",
 )  # fmt: skip
 
 OWN_WORDS = {

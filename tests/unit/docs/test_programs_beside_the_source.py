@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def test_every_example_is_run_by_a_test() -> None:
     examples = [path for path in (REPOSITORY / "examples").iterdir() if path.suffix in (".py", ".yaml")]
     assert len(examples) > 5
     assert {path.name for path in examples if f'"{path.name}"' not in tests} == set()
+
+
+def test_what_the_makefile_runs_is_there() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    modules = set(re.findall(r"python -m ((?:barnabas|tests)\.[a-z_.]+)", makefile))
+    programs = set(re.findall(r"python ((?:tools|bench)/[a-z_]+\.py)", makefile))
+    assert len(modules) > 4
+    assert len(programs) > 4
+    assert {name for name in modules if importlib.util.find_spec(name) is None} == set()
+    assert {name for name in programs if not (REPOSITORY / name).is_file()} == set()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.name}")
