@@ -8,7 +8,7 @@ conversion is records like everything else: tombstones of the old group, then re
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.coordinator.group.classic.rebalance import ClassicRebalance
@@ -33,10 +33,11 @@ from barnabas.core.ids import Uuid
 from barnabas.core.limits import SUBSCRIPTIONS_DECODED_BYTES_MAX
 from barnabas.core.reporting.log_text import cut
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
+
+R = TypeVar("R")
 
 
 class Conversion:
@@ -107,9 +108,7 @@ class Conversion:
             and 1 < len(group.members) <= self._registry.settings.max_size + 1
         )
 
-    def downgrade(
-        self, group: ConsumerGroup, leaving_id: str, response: ConsumerGroupHeartbeatResponse | None
-    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+    def downgrade(self, group: ConsumerGroup, leaving_id: str, response: R | None) -> Decision[R]:
         self._registry.limited_log.info(
             "converted", "group %s is converted to the classic protocol", cut(group.group_id)
         )
