@@ -76,7 +76,7 @@ ACCEPTED = (
              _fails_there),
     Accepted("Kafka looks into all batches first, and refuses a request with one damaged batch whole.",
              _damaged_batch),
-    Accepted("Of a partition that a Produce names twice, Kafka answers the malformed batch, ours the last one.",
+    Accepted("Of a partition that a Produce names twice, Kafka answers the malformed batch, we the last.",
              _named_twice),
     Accepted("A fetch session ends with its connection (ADR 34).", _session_of_another_connection),
 )  # fmt: skip
