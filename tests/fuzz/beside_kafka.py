@@ -18,6 +18,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema.message import Message
@@ -47,18 +48,26 @@ Codes = tuple[int, ...] | str
 
 class Accepted(NamedTuple):
     reason: str
-    covers: Callable[[ApiKey, int, Codes, Codes], bool]
+    covers: Callable[[Message, Codes, Codes], bool]
 
 
-def _damaged_batch(key: ApiKey, version: int, ours: Codes, kafka: Codes) -> bool:
-    return key is ApiKey.PRODUCE and kafka == (2,)
+def _damaged_batch(request: Message, ours: Codes, kafka: Codes) -> bool:
+    return isinstance(request, ProduceRequest) and kafka == (2,)
 
 
-def _session_of_another_connection(key: ApiKey, version: int, ours: Codes, kafka: Codes) -> bool:
-    return key is ApiKey.FETCH and ours == (70,) and kafka == (71,)
+def _named_twice(request: Message, ours: Codes, kafka: Codes) -> bool:
+    if not isinstance(request, ProduceRequest):
+        return False
+    named = [(topic.name, topic.topic_id, data.index) for topic in request.topic_data
+             for data in topic.partition_data]  # fmt: skip
+    return len(set(named)) < len(named)
 
 
-def _fails_there(key: ApiKey, version: int, ours: Codes, kafka: Codes) -> bool:
+def _session_of_another_connection(request: Message, ours: Codes, kafka: Codes) -> bool:
+    return isinstance(request, FetchRequest) and ours == (70,) and kafka == (71,)
+
+
+def _fails_there(request: Message, ours: Codes, kafka: Codes) -> bool:
     return kafka == CLOSED or FAILED in kafka
 
 
@@ -67,6 +76,8 @@ ACCEPTED = (
              _fails_there),
     Accepted("Kafka looks into all batches first, and refuses a request with one damaged batch whole.",
              _damaged_batch),
+    Accepted("Of a partition that a Produce names twice, Kafka answers the malformed batch, we the last.",
+             _named_twice),
     Accepted("A fetch session ends with its connection (ADR 34).", _session_of_another_connection),
 )  # fmt: skip
 
@@ -164,7 +175,7 @@ def differences(ours: Broker, kafka: Broker, seed: int, count: int) -> Iterator[
             pool.learn(here)
             pairs.learn(here, there)
         found = _codes(here), _codes(there)
-        if found[0] != found[1] and not any(each.covers(key, version, *found) for each in ACCEPTED):
+        if found[0] != found[1] and not any(each.covers(message, *found) for each in ACCEPTED):
             yield Difference(key, version, *found, hostile.shortened(message))
 
 

@@ -24,7 +24,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_EPOCH
-from barnabas.core.steps import Sliced
+from barnabas.core.steps import Sliced, run_to_end
 from barnabas.handlers.shared.down_conversion import VERSION_WITH_ZSTD, fit_for_old_consumer
 from barnabas.handlers.shared.leader_hints import add_fetch_leader_hints
 from barnabas.protocol.api_keys import ApiKey
@@ -42,6 +42,7 @@ from barnabas.protocol.offset_numbers import READ_COMMITTED
 from barnabas.replication.leader.fetch_session import SessionKey
 from barnabas.replication.leader.fetch_session_cache import FetchContext
 from barnabas.replication.partition.fetching import FetchParams, PartitionFetch, PartitionRead
+from barnabas.requests.bounded_loops import parted
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, ResourceType
@@ -67,7 +68,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         context.answer_in_slices(_fetch_authorized(request, context, fetches))
         return None
     try:
-        fetch_context, params = _begin(request, context, fetches)
+        fetch_context, params = _begin(request, context, run_to_end(_last_mentions(fetches)))
     except KafkaError as error:
         context.answer_in_slices(_refused(error, fetches))
         return None
@@ -109,6 +110,7 @@ def _fetch_authorized(
     Rights come before the session, so the session keeps no partition that the client may not read. They are
     checked again in each fetch, for the partitions of the session too.
     """
+    fetches = yield from _last_mentions(fetches)
     is_free = context.broker.authorizer.allows_everything or _replica_id(request) >= 0
     rights: dict[str, bool] = {}
     may_keep = True
@@ -127,14 +129,13 @@ def _fetch_authorized(
             params, session, partial(_respond, fetch_context, context, params.is_from_follower)
         )
         return None
-    wanted, denied = list(fetch_context.fetches), []
+    wanted, denied = fetch_context.fetches, list[PartitionFetch]()
     if not is_free:
         yield from _look_up(wanted, rights, context)
-        denied = [fetch for fetch in wanted if not rights[fetch.topic_partition.topic]]
-        wanted = [fetch for fetch in wanted if rights[fetch.topic_partition.topic]]
+        wanted, denied = yield from parted(wanted, lambda fetch: rights[fetch.topic_partition.topic])
 
     def respond(reads: list[PartitionRead]) -> None:
-        failed = [PartitionRead(TopicAuthorizationFailed.code) for _ in denied[:]]
+        failed = [PartitionRead(TopicAuthorizationFailed.code)] * len(denied)
         _respond(fetch_context, context, params.is_from_follower, [*wanted, *denied], [*reads, *failed])
 
     if not wanted and denied:
@@ -143,6 +144,17 @@ def _fetch_authorized(
         reads = yield from replicas.reader.read_in_slices(params, wanted)
         replicas.answer_or_wait(params, wanted, reads, respond)
     return None
+
+
+def _last_mentions(fetches: list[PartitionFetch]) -> Sliced[list[PartitionFetch]]:
+    """The fetches without earlier mentions of a partition: the last one counts."""
+    if len(fetches) < 2:
+        return fetches
+    by_key: dict[SessionKey, PartitionFetch] = {}
+    for fetch in fetches:
+        by_key[fetch.session_key] = fetch
+        yield
+    return fetches if len(by_key) == len(fetches) else list(by_key.values())
 
 
 def _look_up(
@@ -164,10 +176,6 @@ def _begin(
     request: FetchRequest, context: RequestContext, fetches: list[PartitionFetch], *, may_keep: bool = True
 ) -> tuple[FetchContext, FetchParams]:
     """Join the fetch session, and derive the parameters that hold for all partitions."""
-    if len(fetches) > 1:
-        by_key = {fetch.session_key: fetch for fetch in fetches}
-        if len(by_key) < len(fetches):
-            fetches = list(by_key.values())  # if a partition is named twice, the last one counts
     broker = context.broker
     uses_topic_ids = context.api_version >= VERSION_WITH_TOPIC_IDS
     replica = request.replica_state
@@ -266,7 +274,10 @@ def _respond_in_slices(
     15 % more user CPU (`bench/request_path.py`, 26 to 30 us at depth 32)."""
     topics: list[FetchableTopicResponse] = []
     converted_bytes = 0
-    for each in _included(fetch_context, context, fetches, reads):
+    included = fetch_context.to_send(fetches, reads)
+    yield
+    found, missing = yield from parted(included, lambda each: not _is_missing(each[1], context))
+    for each in (*found, *missing):
         _add(topics, (each,), context, is_from_follower)
         if context.api_version < VERSION_WITH_ZSTD:
             data = topics[-1].partitions[-1]
@@ -314,7 +325,7 @@ def _included(
 ) -> list[tuple[PartitionFetch, PartitionRead]]:
     included = fetch_context.to_send(fetches, reads)
     if any(read.error_code for _, read in included):
-        return _not_found_last(included, uses_topic_ids=context.api_version >= VERSION_WITH_TOPIC_IDS)
+        return sorted(included, key=lambda each: _is_missing(each[1], context))
     return included
 
 
@@ -353,14 +364,11 @@ def _with_hints(
     return response
 
 
-def _not_found_last(
-    included: list[tuple[PartitionFetch, PartitionRead]], *, uses_topic_ids: bool
-) -> list[tuple[PartitionFetch, PartitionRead]]:
-    if not uses_topic_ids:
-        for _, read in included:
-            if read.error_code == UnknownTopicId.code:  # an unknown id has the empty name
-                read.error_code = UnknownTopicOrPartition.code
-    return sorted(included, key=lambda each: each[1].error_code in _NOT_FOUND)
+def _is_missing(read: PartitionRead, context: RequestContext) -> bool:
+    """Whether the partition is not here: it comes last in the response."""
+    if read.error_code == UnknownTopicId.code and context.api_version < VERSION_WITH_TOPIC_IDS:
+        read.error_code = UnknownTopicOrPartition.code  # an unknown id has the empty name
+    return read.error_code in _NOT_FOUND
 
 
 def _partition_data(index: int, read: PartitionRead) -> PartitionData:

@@ -46,3 +46,13 @@ def matching(elements: Iterable[T], is_wanted: Callable[[T], bool]) -> Sliced[li
             wanted.append(element)
         yield
     return wanted
+
+
+def parted(elements: Iterable[T], is_first: Callable[[T], bool]) -> Sliced[tuple[list[T], list[T]]]:
+    """The elements for which `is_first` holds, and the others, each in their order."""
+    first: list[T] = []
+    others: list[T] = []
+    for element in elements:
+        (first if is_first(element) else others).append(element)
+        yield
+    return first, others

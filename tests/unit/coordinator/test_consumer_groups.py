@@ -405,6 +405,22 @@ def test_without_a_policy_nothing_is_converted() -> None:
     assert groups.shard.groups["g"].type_name == "consumer"
 
 
+def test_leave_group_removes_members_of_either_protocol() -> None:
+    groups, topic = with_topic(2)
+    groups.beat("a", 0, topics=["t"])
+    groups.beat("b", 0, topics=["t"], instance="static")
+    groups.settle()
+    answers = groups.leave("a", "a", "stranger").members
+    assert [each.error_code for each in answers] == [0, 0, UnknownMemberId.code]
+    assert groups.beat("a", 1, topics=["t"]).error_code == UnknownMemberId.code
+    assert groups.settle() == {"b": {topic: [0, 1]}}
+    assert groups.leave("other", instance="static").members[0].error_code == FencedInstanceId.code
+    assert groups.leave("", instance="static").members[0].error_code == 0
+    group = groups.shard.registry.find_consumer("g")
+    assert group is not None
+    assert group.members == {}
+
+
 def test_a_classic_member_may_enter_a_consumer_group_and_leave_it() -> None:
     groups, topic = with_topic()
     groups.beat("new", 0, topics=["t"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.coordinator.group.consumer.regex import Regex
 from barnabas.coordinator.group.consumer.update import ConsumerUpdates, Update
@@ -46,6 +46,8 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+
+R = TypeVar("R")
 
 JOIN_EPOCH = 0
 NOT_GIVEN = -1
@@ -263,8 +265,8 @@ class ConsumerHeartbeat:
         self,
         group: ConsumerGroup,
         member: ConsumerMember,
-        response: ConsumerGroupHeartbeatResponse | None = None,
-    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        response: R | None = None,
+    ) -> Decision[R]:
         """Remove a member; the group may fall back to the classic protocol if only classic members stay."""
         if self._conversion.may_downgrade(group, member.member_id):
             return self._conversion.downgrade(group, member.member_id, response)

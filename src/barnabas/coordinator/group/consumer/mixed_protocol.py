@@ -213,15 +213,7 @@ class MixedProtocol:
     def _classic_member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> ConsumerMember:
-        if instance_id is None:
-            member = group.member(member_id)
-        else:
-            static = group.static_member(instance_id)
-            if static is None:
-                raise UnknownMemberId(f"instance id {instance_id} is unknown")
-            if member_id and static.member_id != member_id:
-                raise FencedInstanceId(f"instance {instance_id} is now member {static.member_id}")
-            member = static
+        member = _member(group, member_id, instance_id)
         if not member.is_classic:
             raise UnknownMemberId(f"member {member_id} does not use the classic protocol")
         return member
@@ -229,20 +221,36 @@ class MixedProtocol:
     # --- LeaveGroup ---
 
     def leave(self, group: ConsumerGroup, request: LeaveGroupRequest) -> Decision[LeaveGroupResponse]:
-        gone: list[ConsumerMember] = []
+        """Remove members of either protocol, as administrators do."""
+        gone: dict[str, ConsumerMember] = {}
         answers = [self._leave_one(group, identity, gone) for identity in request.members]
         response = LeaveGroupResponse(members=answers)
-        return Decision(response, self._heartbeats.removal_records(group, gone) if gone else ())
+        members = list(gone.values())
+        if len(members) == 1:
+            return self._heartbeats.remove(group, members[0], response)
+        return Decision(response, self._heartbeats.removal_records(group, members) if members else ())
 
     def _leave_one(
-        self, group: ConsumerGroup, identity: MemberIdentity, gone: list[ConsumerMember]
+        self, group: ConsumerGroup, identity: MemberIdentity, gone: dict[str, ConsumerMember]
     ) -> MemberResponse:
         answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         try:
-            gone.append(self._classic_member(group, identity.member_id, identity.group_instance_id))
+            member = _member(group, identity.member_id, identity.group_instance_id)
+            gone[member.member_id] = member
         except KafkaError as error:
             answer.error_code = error.code
         return answer
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    if instance_id is None:
+        return group.member(member_id)
+    static = group.static_member(instance_id)
+    if static is None:
+        raise UnknownMemberId(f"instance id {instance_id} is unknown")
+    if member_id and static.member_id != member_id:
+        raise FencedInstanceId(f"instance {instance_id} is now member {static.member_id}")
+    return static
 
 
 def _check_generation(member: ConsumerMember, generation_id: int) -> None:

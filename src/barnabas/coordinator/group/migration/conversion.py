@@ -9,7 +9,7 @@ the old group, then records of the new one.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.coordinator.group.classic.rebalance import ClassicRebalance
@@ -34,10 +34,11 @@ from barnabas.core.ids import Uuid
 from barnabas.core.limits import SUBSCRIPTIONS_DECODED_BYTES_MAX
 from barnabas.core.reporting.log_text import cut
 from barnabas.protocol.errors import MalformedMessage
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
+
+R = TypeVar("R")
 
 
 class Conversion:
@@ -108,9 +109,7 @@ class Conversion:
             and 1 < len(group.members) <= self._registry.settings.max_size + 1
         )
 
-    def downgrade(
-        self, group: ConsumerGroup, leaving_id: str, response: ConsumerGroupHeartbeatResponse | None
-    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+    def downgrade(self, group: ConsumerGroup, leaving_id: str, response: R | None) -> Decision[R]:
         self._registry.limited_log.info(
             "converted", "group %s is converted to the classic protocol", cut(group.group_id)
         )
