@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import pytest
 from kazoo.client import KazooClient
 from tests.support.embedded_sessions import expire_session
+from tests.support.shared_store import SharedStore, ThreadBackground, serving
 from tests.support.waiting import PATIENCE_S
 
 from barnabas.cluster.coordination.contract import (
@@ -40,37 +41,17 @@ from barnabas.cluster.coordination.contract import (
     WatchEvent,
 )
 from barnabas.cluster.embedded.session import EmbeddedSession, EmbeddedStore
+from barnabas.cluster.shared.session import SharedSession
 from barnabas.cluster.zookeeper import ZooKeeperSession, open_zookeeper
 from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import SystemClock
 from barnabas.core.files import RealFiles
 from barnabas.core.scheduler import InlineBackground
 
-T = TypeVar("T")
-
 
 class Store(Protocol):
     async def connect(self) -> Coordination: ...
     async def expire(self, session: Coordination) -> None: ...
-
-
-class ThreadBackground:
-    """Work in a thread, its outcome on the loop, as in a running broker."""
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-
-    def submit(
-        self, work: Callable[[], T], then: Callable[[T], None], failed: Callable[[BaseException], None]
-    ) -> None:
-        def done(future: asyncio.Future[T]) -> None:
-            error = future.exception()
-            if error is not None:
-                failed(error)
-            else:
-                then(future.result())
-
-        asyncio.get_running_loop().run_in_executor(self._pool, work).add_done_callback(done)
 
 
 class Embedded:
@@ -98,6 +79,31 @@ async def open_embedded_inline(path: Path) -> AsyncIterator[Store]:
     store = EmbeddedStore.open(RealFiles(), str(path), SystemClock(), InlineBackground())
     yield Embedded(store)
     await store.close()
+
+
+class Shared:
+    """Sessions with a store that is served over a unix socket."""
+
+    def __init__(self, store: SharedStore, stack: AsyncExitStack) -> None:
+        self._store = store
+        self._stack = stack
+
+    async def connect(self) -> Coordination:
+        return await self._stack.enter_async_context(self._store.session())
+
+    async def expire(self, session: Coordination) -> None:
+        assert isinstance(session, SharedSession)
+        lost = asyncio.Event()
+        session.add_listener(lambda state: lost.set() if state is SessionState.LOST else None)
+        await self._store.server.end_session(session.session_id)
+        async with asyncio.timeout(PATIENCE_S):
+            await lost.wait()
+
+
+@asynccontextmanager
+async def open_shared(path: Path) -> AsyncIterator[Store]:
+    async with serving(path) as store, AsyncExitStack() as stack:
+        yield Shared(store, stack)
 
 
 class RealZooKeeper:
@@ -139,7 +145,11 @@ async def open_real_zookeeper(connect: str) -> AsyncIterator[Store]:
 
 Opener = Callable[[Path], AbstractAsyncContextManager[Store]]
 
-STORES: dict[str, Opener] = {"embedded": open_embedded, "embedded_inline": open_embedded_inline}
+STORES: dict[str, Opener] = {
+    "embedded": open_embedded,
+    "embedded_inline": open_embedded_inline,
+    "shared": open_shared,
+}
 """Those that need nothing but a directory."""
 
 

@@ -106,6 +106,7 @@ class BrokerConfig:
     controlled_shutdown_max_retries: int
     controlled_shutdown_retry_backoff_ms: int
 
+    coordination_socket: str | None
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
     zookeeper_auth: str | None
@@ -242,8 +243,8 @@ class BrokerConfig:
 
     @property
     def owns_store(self) -> bool:
-        """Whether the coordination store is embedded: without ZooKeeper no other broker can join."""
-        return not self.zookeeper_connect
+        """Whether the coordination store is embedded: no other broker can join."""
+        return not self.zookeeper_connect and not self.coordination_socket
 
     @property
     def zookeeper_connection_timeout_ms(self) -> int:

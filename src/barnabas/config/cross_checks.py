@@ -82,6 +82,8 @@ def _addresses(config: Derived) -> Iterator[str]:
 
 def _zookeeper(config: Derived) -> Iterator[str]:
     connect = config["zookeeper.connect"]
+    if connect and config["coordination.socket"]:
+        yield "zookeeper.connect and coordination.socket name two coordination stores; set only one"
     if connect and connect != LOCAL_ZOOKEEPER:
         try:
             ConnectString.parse(connect)

@@ -5,8 +5,10 @@ One set of properties becomes N sets:
 - each listener, advertised listener and metrics port, plus one per broker;
 - a directory `broker-<id>` inside every log directory. The default directory differs from a single broker's.
 
-A local ZooKeeper runs in `zookeeper`, unless `zookeeper.connect` names one. Its sessions last six seconds: on
-one machine a silent broker is dead, and both its loss and its return should be noticed soon.
+The brokers share a coordination store, which runs as a process of its own in `coordination`
+(`shared_store`). With `zookeeper.connect=local` a ZooKeeper runs in `zookeeper` instead, and a home that has
+one keeps it; any other value of `zookeeper.connect` names an ensemble. The sessions of a local ZooKeeper last
+six seconds: it does not know that a silent broker is dead.
 
 The internal topics get three replicas, two of which must be in sync; with fewer brokers, as many as there
 are. The properties set that from the start: otherwise the first broker would create them with itself as the
@@ -26,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from barnabas.cluster.coordination.contract import CoordinationError
+from barnabas.cluster.shared.notices import PROCESS_VARIABLE
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.cross_checks import LOCAL_ZOOKEEPER
 from barnabas.config.derived import default_cluster_directory
@@ -34,10 +37,11 @@ from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import InvalidConfig, KafkaError
 from barnabas.localcluster.secret_files import write_private
+from barnabas.localcluster.shared_store import HomeInUse, SharedStore, new_process_name, uses_zookeeper
 from barnabas.localcluster.stored_users import FirstUsers
-from barnabas.node.membership.coordination_store import protect_own_zookeeper
+from barnabas.node.membership.coordination_store import COORDINATION_DIRECTORY, protect_own_zookeeper
 from barnabas.processes.child_process import Child, ChildEnded, Say
-from barnabas.processes.supervisor import Member, Stopped, Supervisor
+from barnabas.processes.supervisor import RESTART_BACKOFF, Member, Stopped, Supervisor
 from barnabas.processes.zookeeper_member import ZooKeeperMember, locked
 from barnabas.processes.zookeeper_process import CannotRunZooKeeper, ZooKeeperServer, beside
 from barnabas.storage.directory.directory_properties import META_PROPERTIES
@@ -47,6 +51,11 @@ READY_PREFIX = "barnabas ready"
 INTERNAL_REPLICAS = 3
 LOCAL_SESSION_TIMEOUT_MS = 6_000
 
+_KEEPS_ZOOKEEPER = (
+    "the metadata of this cluster is in the ZooKeeper in {}, which is started; a cluster in a new --data-dir"
+    " needs no ZooKeeper"
+)
+_START_FAILURES = (ChildEnded, CannotRunZooKeeper, HomeInUse, CoordinationError, KafkaError, OSError)
 _READY_LISTENERS = re.compile(r"listeners (?P<listeners>\S+), data in")
 
 
@@ -57,18 +66,35 @@ class ClusterFailed(Exception):
 class BrokerMember:
     """A `supervisor.Member`: one broker, from its properties."""
 
-    def __init__(self, broker_id: int, command: Sequence[str]) -> None:
+    restart_backoff = RESTART_BACKOFF
+
+    def __init__(self, broker_id: int, command: Sequence[str], store: SharedStore | None) -> None:
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self._command = command
+        self._store = store
+        self._process_name = ""
         self.listeners = ""
 
     async def launch(self, say: Say) -> Child:
-        return await Child.start(self.name, self._command, say, lambda line: line.startswith(READY_PREFIX))
+        self._process_name = new_process_name()
+        lock = None if self._store is None else self._store.lock
+        return await Child.start(
+            self.name,
+            self._command,
+            say,
+            lambda line: line.startswith(READY_PREFIX),
+            environment={PROCESS_VARIABLE: self._process_name},
+            inherited=() if lock is None else (lock,),
+        )
 
     async def until_ready(self, child: Child) -> None:
         found = _READY_LISTENERS.search(await child.wait_ready())
         self.listeners = found["listeners"] if found else ""
+
+    def ended(self) -> None:
+        if self._store is not None:
+            self._store.process_ended(self._process_name)
 
 
 class LocalCluster:
@@ -85,20 +111,31 @@ class LocalCluster:
     ) -> None:
         if "broker.id" in properties:
             raise InvalidConfig("a cluster numbers its brokers from 1; leave broker.id out, or node.id")
-        connect = properties.get("zookeeper.connect", LOCAL_ZOOKEEPER)
+        if "coordination.socket" in properties:
+            raise InvalidConfig("a cluster runs a store of its own; leave coordination.socket out")
         default = {"log.dirs": str(default_cluster_directory())}
         if "log.dirs" in properties or "log.dir" in properties:
             default = {}
-        base = BrokerConfig.load({**default, **properties, "zookeeper.connect": connect})
+        base = BrokerConfig.load({**default, **properties})
         self._directories = [each.absolute() for each in base.log_dirs]
         self.directory = self._directories[0]
         self.server: ZooKeeperServer | None = None
-        if connect == LOCAL_ZOOKEEPER:
+        self.store: SharedStore | None = None
+        connect = base.zookeeper_connect
+        self.keeps_zookeeper = not connect and uses_zookeeper(self.directory)
+        """Whether the home's own ZooKeeper is used because it has the metadata of the cluster."""
+        if connect == LOCAL_ZOOKEEPER or self.keeps_zookeeper:
             self.server = beside(self.directory)
             connect = self.server.connect
-        self.connect = connect
+        if connect:
+            self.where = f"zookeeper {connect}"
+            named = {"zookeeper.connect": connect}
+        else:
+            self.store = SharedStore(self.directory)
+            self.where = f"coordination store in {self.store.directory}"
+            named = {"coordination.socket": str(self.store.socket)}
         self.properties = {
-            number: broker_properties(base, number, brokers, connect) for number in range(1, brokers + 1)
+            number: broker_properties(base, number, brokers, named) for number in range(1, brokers + 1)
         }
         if self.server is not None:
             for each in self.properties.values():
@@ -111,12 +148,17 @@ class LocalCluster:
     def run(self, announce: Say, say: Callable[[str, str], None]) -> None:
         """Run until a signal; a second one kills all processes."""
         self._refuse_directories_of_one_broker()
+        self._refuse_another_store()
+        if self.keeps_zookeeper:
+            say("supervisor", _KEEPS_ZOOKEEPER.format(self.directory / "zookeeper"))
         try:
             with ExitStack() as stack:
                 if self.server is not None:
                     stack.enter_context(locked(self.server))
+                if self.store is not None:
+                    stack.enter_context(self.store.locked())
                 asyncio.run(self._serve(announce, say))
-        except (ChildEnded, CannotRunZooKeeper, CoordinationError, KafkaError, OSError) as error:
+        except _START_FAILURES as error:
             raise ClusterFailed(str(error)) from error
 
     def _refuse_directories_of_one_broker(self) -> None:
@@ -126,11 +168,22 @@ class LocalCluster:
                     f"{directory} is the log directory of a single broker; choose another --data-dir"
                 )
 
+    def _refuse_another_store(self) -> None:
+        """Topics and users of the home are in its own store; another one would begin without them."""
+        own = self.directory / COORDINATION_DIRECTORY
+        if self.store is None and own.exists() and not uses_zookeeper(self.directory):
+            raise ClusterFailed(
+                f"the cluster in {self.directory} keeps its metadata in {own}; start it without --zookeeper,"
+                " or choose another --data-dir"
+            )
+
     async def _serve(self, announce: Say, say: Callable[[str, str], None]) -> None:
         brokers = [self._member(number) for number in self.properties]
         stages: list[Sequence[Member]] = [brokers]
         if self.server is not None:
             stages.insert(0, [ZooKeeperMember(self.server)])
+        if self.store is not None:
+            stages.insert(0, [self.store.member])
         supervisor = Supervisor(stages, say, SystemClock())
         for signum in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(signum, supervisor.request_stop)
@@ -141,6 +194,8 @@ class LocalCluster:
             config = BrokerConfig.load(self.properties[1])
             if self.server is not None:
                 await protect_own_zookeeper(config, SystemClock())
+            if self.store is not None:
+                await self.store.begin()
             if self._first_users is not None:
                 await self._first_users.put(config)
             await supervisor.start_stage(last)
@@ -150,14 +205,13 @@ class LocalCluster:
             say("supervisor", "stopping before the cluster was ready")
         finally:
             await supervisor.stop()
+            if self.store is not None:
+                await self.store.close()
 
     def ready_line(self, brokers: Sequence[BrokerMember]) -> str:
         ids = ",".join(str(broker.broker_id) for broker in brokers)
         listeners = ",".join(broker.listeners for broker in brokers)
-        return (
-            f"{READY_PREFIX}: brokers {ids}, listeners {listeners}, data in {self.directory},"
-            f" zookeeper {self.connect}"
-        )
+        return f"{READY_PREFIX}: brokers {ids}, listeners {listeners}, data in {self.directory}, {self.where}"
 
     def _member(self, number: int) -> BrokerMember:
         path = self.directory / f"broker-{number}.properties"
@@ -166,14 +220,16 @@ class LocalCluster:
         command = [*self._command, "--config", str(path)]
         if self._metrics_address is not None:
             command += ["--metrics", str(_counted(self._metrics_address, number))]
-        return BrokerMember(number, command)
+        return BrokerMember(number, command, self.store)
 
 
-def broker_properties(base: BrokerConfig, number: int, brokers: int, connect: str) -> dict[str, str]:
-    """Properties of one broker of several."""
+def broker_properties(
+    base: BrokerConfig, number: int, brokers: int, store: Mapping[str, str]
+) -> dict[str, str]:
+    """Properties of one broker of several; `store` are those that name the coordination store."""
     own = {
         "broker.id": str(number),
-        "zookeeper.connect": connect,
+        **store,
         "log.dirs": ",".join(str(path.absolute() / f"broker-{number}") for path in base.log_dirs),
         "listeners": ",".join(str(_moved(listener, number)) for listener in base.listeners),
     }

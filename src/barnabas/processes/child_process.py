@@ -15,7 +15,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 LINE_BYTES_MAX = 1 << 20
@@ -51,7 +51,11 @@ class Child:
         command: Sequence[str],
         say: Say,
         is_ready_line: Callable[[str], bool] = lambda _: False,
+        *,
+        environment: Mapping[str, str] | None = None,
+        inherited: Sequence[int] = (),
     ) -> Child:
+        """Start the command, with `environment` beside its own and the file descriptors `inherited`."""
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -59,6 +63,8 @@ class Child:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=_dying_with(os.getpid()),
+            env={**os.environ, **(environment or {})},
+            pass_fds=inherited,
             limit=LINE_BYTES_MAX,
         )
         return cls(name, process, say, is_ready_line)

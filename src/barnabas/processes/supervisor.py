@@ -1,4 +1,4 @@
-"""Supervisor of several processes: a local ZooKeeper, the brokers of a cluster.
+"""Supervisor of several processes: a local store, the brokers of a cluster.
 
 A `Member` starts one process and recognizes that it is ready. The supervisor starts the members stage by
 stage, each stage when the one before it is ready. The start fails if a member ends before it was ever ready.
@@ -37,6 +37,9 @@ class Stopped(Exception):
 class Member(Protocol):
     """One process to keep running."""
 
+    restart_backoff: Backoff
+    """Pauses before the process is started again."""
+
     @property
     def name(self) -> str: ...
 
@@ -46,6 +49,10 @@ class Member(Protocol):
 
     async def until_ready(self, child: Child) -> None:
         """Wait until the process is ready; ChildEnded if it ends first."""
+        ...
+
+    def ended(self) -> None:
+        """The launched process no longer exists."""
         ...
 
 
@@ -86,7 +93,8 @@ class Keeper:
             self.child.send(signal.SIGKILL)
 
     async def _keep(self) -> None:
-        backoff_ms = RESTART_BACKOFF.first_ms
+        backoff = self._member.restart_backoff
+        backoff_ms = backoff.first_ms
         while not self._leaving.is_set():
             started_ms = self._now_ms()
             try:
@@ -108,23 +116,27 @@ class Keeper:
             if self._leaving.is_set():
                 return
             if self._now_ms() - started_ms >= STEADY_MS:
-                backoff_ms = RESTART_BACKOFF.first_ms
+                backoff_ms = backoff.first_ms
             self._tell("supervisor", f"{reason}; starting it again in {backoff_ms / 1_000:g} s")
             with suppress(TimeoutError):
                 async with asyncio.timeout(backoff_ms / 1_000):
                     await self._leaving.wait()
-            backoff_ms = RESTART_BACKOFF.following_ms(backoff_ms)
+            backoff_ms = backoff.following_ms(backoff_ms)
 
     async def _run_once(self) -> None:
         child = self.child = await self._member.launch(lambda line: self._tell(self.name, line))
-        if self._leaving.is_set():
-            child.send(signal.SIGTERM)
-        await self._member.until_ready(child)
-        if self._first_ready.done():
-            self._tell("supervisor", f"{self.name} is back")
-        else:
-            self._first_ready.set_result(None)
-        await child.wait()
+        try:
+            if self._leaving.is_set():
+                child.send(signal.SIGTERM)
+            await self._member.until_ready(child)
+            if self._first_ready.done():
+                self._tell("supervisor", f"{self.name} is back")
+            else:
+                self._first_ready.set_result(None)
+            await child.wait()
+        finally:
+            if not child.is_running:
+                self._member.ended()
 
 
 class Supervisor:

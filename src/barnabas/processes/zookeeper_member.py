@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.processes.child_process import Child, ChildEnded, Say
-from barnabas.processes.supervisor import Supervisor
+from barnabas.processes.supervisor import RESTART_BACKOFF, Supervisor
 from barnabas.processes.zookeeper_process import (
     CannotRunZooKeeper,
     ZooKeeperServer,
@@ -31,6 +31,7 @@ class ZooKeeperMember:
     """A `supervisor.Member`."""
 
     name = "zookeeper"
+    restart_backoff = RESTART_BACKOFF
 
     def __init__(self, server: ZooKeeperServer) -> None:
         self._server = server
@@ -55,6 +56,9 @@ class ZooKeeperMember:
             child.send(signal.SIGKILL)
             await child.wait()
             raise ChildEnded(f"zookeeper did not serve within {READY_TIMEOUT_S:.0f} s") from None
+
+    def ended(self) -> None:
+        """Its sessions stay in its files."""
 
 
 @contextmanager

@@ -135,13 +135,40 @@ def test_kafkas_own_tools_take_the_file(start: Start, tmp_path: Path) -> None:
     assert tool(TOPICS, *cluster, *settings, "--list").split() == ["orders"]
 
 
+def arguments_of_three(first: int) -> list[str]:
+    arguments = ["--secure", "--brokers", "3", "--listener", f"SASL_SSL://127.0.0.1:{first}"]
+    return [*arguments, "--set", "default.replication.factor=3", "--set", "min.insync.replicas=2"]
+
+
 @pytest.mark.rest
 def test_three_secured_brokers(start: Start, tmp_path: Path) -> None:
-    require_zookeeper()
     first = free_port()
-    arguments = ["--secure", "--brokers", "3", "--listener", f"SASL_SSL://127.0.0.1:{first}"]
-    arguments += ("--set", "default.replication.factor=3", "--set", "min.insync.replicas=2")
-    process = start(*arguments)
+    process = start(*arguments_of_three(first))
+    process.wait_ready(TIMEOUT_S)
+    type_what_is_printed(process)
+    assert consumed(tmp_path, "admin") == b"hello"
+    assert (tmp_path / "data" / "coordination").stat().st_mode & 0o777 == 0o700
+    assert process.stop(TIMEOUT_S) == 0
+    start_again(start, tmp_path, first)
+
+
+def start_again(start: Start, tmp_path: Path, first: int) -> None:
+    """The users and their rights are still there."""
+    start(*arguments_of_three(first)).wait_ready(TIMEOUT_S)
+    producer = Producer(librdkafka(tmp_path, "alice", acks="all"))
+    producer.produce("orders", b"again")
+    assert producer.flush(TIMEOUT_S) == 0
+    metadata = AdminClient(librdkafka(tmp_path, "admin")).list_topics(timeout=TIMEOUT_S)
+    assert sorted(each.port for each in metadata.brokers.values()) == [first, first + 1, first + 2]
+
+
+@pytest.mark.rest
+def test_a_secured_home_with_a_zookeeper_keeps_it_to_itself(start: Start, tmp_path: Path) -> None:
+    require_zookeeper()
+    for name in ("zookeeper/version-2", "secure"):  # as an earlier version has left them
+        (tmp_path / "data" / name).mkdir(parents=True)
+    first = free_port()
+    process = start(*arguments_of_three(first))
     process.wait_ready(TIMEOUT_S)
     type_what_is_printed(process)
     assert consumed(tmp_path, "admin") == b"hello"
@@ -167,10 +194,4 @@ def test_three_secured_brokers(start: Start, tmp_path: Path) -> None:
     stranger.close()
 
     assert process.stop(TIMEOUT_S) == 0
-    again = start(*arguments)
-    again.wait_ready(TIMEOUT_S)
-    producer = Producer(librdkafka(tmp_path, "alice", acks="all"))
-    producer.produce("orders", b"again")
-    assert producer.flush(TIMEOUT_S) == 0
-    metadata = AdminClient(librdkafka(tmp_path, "admin")).list_topics(timeout=TIMEOUT_S)
-    assert sorted(each.port for each in metadata.brokers.values()) == [first, first + 1, first + 2]
+    start_again(start, tmp_path, first)

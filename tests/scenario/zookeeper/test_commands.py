@@ -153,7 +153,7 @@ def test_a_broker_brings_its_own_zookeeper(run: Run, tmp_path: Path) -> None:
 
 def test_three_brokers_take_one_command(run: Run, tmp_path: Path) -> None:
     arguments = ["--data-dir", str(tmp_path), "--listener", "PLAINTEXT://127.0.0.1:0"]
-    process = run(["start", "--brokers", "3", *arguments])
+    process = run(["start", "--brokers", "3", "--zookeeper", "local", *arguments])
     line = process.wait_ready(120)
     assert line.startswith("barnabas ready: brokers 1,2,3, listeners ")
     host, port = re.findall(r"PLAINTEXT://([\d.]+):(\d+)", line)[0]
@@ -167,7 +167,7 @@ def test_three_brokers_take_one_command(run: Run, tmp_path: Path) -> None:
 def test_a_cluster_takes_one_command_and_survives_its_brokers(run: Run, tmp_path: Path) -> None:
     arguments = ["--data-dir", str(tmp_path), "--listener", "PLAINTEXT://127.0.0.1:0"]
     arguments += ["--set", "zookeeper.session.timeout.ms=1000"]
-    process = run(["start", "--brokers", "1", *arguments])
+    process = run(["start", "--brokers", "1", "--zookeeper", "local", *arguments])
     assert _serves(process.wait_ready(60))
     children = psutil.Process(process.pid).children()
     (server,) = servers_under(process)

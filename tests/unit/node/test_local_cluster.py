@@ -76,9 +76,36 @@ def test_what_was_given_wins_over_the_clusters_defaults() -> None:
     assert BrokerConfig.load(made[1]).values["default.replication.factor"] == 1
 
 
+def test_without_a_zookeeper_the_brokers_share_a_store(tmp_path: Path) -> None:
+    made = LocalCluster({"log.dirs": str(tmp_path)}, 2)
+    assert made.server is None
+    assert made.store is not None
+    assert made.store.directory == tmp_path / "coordination"
+    assert {each["coordination.socket"] for each in made.properties.values()} == {str(made.store.socket)}
+    assert not any("zookeeper.connect" in each for each in made.properties.values())
+    assert not any(BrokerConfig.load(each).owns_store for each in made.properties.values())
+
+
+def test_a_cluster_has_a_store_of_its_own() -> None:
+    with pytest.raises(InvalidConfig, match=r"leave coordination\.socket out"):
+        LocalCluster({"log.dirs": "/data", "coordination.socket": "/other"}, 2)
+
+
+@pytest.mark.parametrize("named", ["local", "zk:2181"])
+def test_a_home_with_a_shared_store_is_not_started_on_zookeeper(tmp_path: Path, named: str) -> None:
+    (tmp_path / "coordination").mkdir()
+    made = LocalCluster({"log.dirs": str(tmp_path), "zookeeper.connect": named}, 2)
+    with pytest.raises(ClusterFailed, match="start it without --zookeeper"):
+        made.run(print, print)
+    assert [each.name for each in tmp_path.iterdir()] == ["coordination"]
+
+
 @pytest.mark.parametrize("properties", [{}, {"zookeeper.connect": "local"}])
-def test_without_a_zookeeper_a_local_one_is_run(properties: dict[str, str], tmp_path: Path) -> None:
+def test_a_home_with_a_zookeeper_keeps_it(properties: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "zookeeper" / "version-2").mkdir(parents=True)
     made = LocalCluster({"log.dirs": str(tmp_path), **properties}, 2)
+    assert made.store is None
+    assert made.keeps_zookeeper == (not properties)
     assert made.server is not None
     assert made.server.data_directory == tmp_path / "zookeeper"
     assert {each["zookeeper.connect"] for each in made.properties.values()} == {made.server.connect}

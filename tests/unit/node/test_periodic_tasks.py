@@ -48,7 +48,7 @@ from barnabas.node.membership.store_watcher import following
 from barnabas.node.runtime import LoopScheduler, TimerDriver
 from barnabas.node.security import jwks
 from barnabas.node.security.jwks import TokenVerifier
-from barnabas.processes.supervisor import Keeper
+from barnabas.processes.supervisor import RESTART_BACKOFF, Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr_changes import IsrKeeper
@@ -469,6 +469,7 @@ async def test_a_process_that_cannot_be_looked_after_is_started_again(
 
     class Member:
         name = "broker 1"
+        restart_backoff = RESTART_BACKOFF
 
         async def launch(self, _: object) -> Any:
             number = next(launches)
@@ -479,6 +480,8 @@ async def test_a_process_that_cannot_be_looked_after_is_started_again(
             return Child()
 
         async def until_ready(self, _: object) -> None: ...
+
+        def ended(self) -> None: ...
 
     keeper = Keeper(cast("Any", Member()), lambda *_: None, SystemClock())
     keeper.start()

@@ -23,6 +23,7 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.errors import InvalidConfig, KafkaError
 from barnabas.core.files import RealFiles
 from barnabas.localcluster.secure_setup import ADMIN, LISTENER, MECHANISM, NORMAL_USER, SecuredHome
+from barnabas.localcluster.shared_store import uses_zookeeper
 from barnabas.storage.directory.foreign_content import foreign_content
 
 DEFAULT_LISTENER = f"{LISTENER}://127.0.0.1:9093"
@@ -67,7 +68,7 @@ class Secured:
             config.log_dirs, [*(each.endpoint.host for each in config.listeners), *advertised], now
         )
         properties |= home.broker_properties()
-        if is_cluster:
+        if is_cluster and uses_zookeeper(config.log_dirs[0]):
             properties |= home.zookeeper_properties()
         return cls(home, properties)
 
@@ -117,8 +118,8 @@ def _refuse_other_listeners(listeners: Sequence[ListenerEndpoint]) -> None:
 
 
 def _refuse_what_is_not_ours(directory: Path, *, is_cluster: bool) -> None:
-    """Reject a directory that --secure has not made, before any change. The znodes of an open ZooKeeper are
-    writable by all, and would stay so: a secured cluster starts with an empty directory.
+    """Reject a directory that --secure has not made, before any change. Data that was written in the clear
+    stays as it is: a secured cluster starts with an empty directory.
     """
     if not directory.exists() or (directory / SECURED).exists():
         return

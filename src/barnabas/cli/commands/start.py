@@ -51,7 +51,7 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT,…/CHROOT|local",
-    help="ZooKeeper of the cluster (zookeeper.connect); `local` starts one with the broker.",
+    help="ZooKeeper of the cluster (zookeeper.connect), for brokers on several machines; `local` starts one.",
 )
 @click.option(
     "--zookeeper-auth",
@@ -101,9 +101,9 @@ def start(
     Without options the broker listens on 127.0.0.1:9092 and keeps its data in ~/.local/share/barnabas (under
     XDG_DATA_HOME if that is set).
 
-    With --brokers it runs one process per broker, with the data in ~/.local/share/barnabas-cluster. It also
-    runs a ZooKeeper unless --zookeeper names one. It restarts processes that exit unexpectedly, and stops all
-    of them in order.
+    With --brokers it runs one process per broker, with the data in ~/.local/share/barnabas-cluster, and one
+    for their coordination store unless --zookeeper names another. It restarts processes that exit
+    unexpectedly, and stops all of them in order.
 
     With --secure it listens on 127.0.0.1:9093 (SASL_SSL) and keeps its data in a directory of its own
     (barnabas-secure, barnabas-cluster-secure). It prints how to log in.

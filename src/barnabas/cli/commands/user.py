@@ -214,6 +214,10 @@ def _store(zookeeper: str | None, data_dir: Path | None) -> BrokerConfig | None:
         raise click.UsageError("--zookeeper and --data-dir exclude each other")
     if zookeeper is None and data_dir is None:
         return None
+    if data_dir is not None and (data_dir / "zookeeper" / "version-2").is_dir():
+        raise InvalidSettings(
+            f"the users of {data_dir} are in its ZooKeeper: leave --data-dir out to ask a broker"
+        )
     given = {"zookeeper.connect": zookeeper} if zookeeper is not None else {"log.dirs": str(data_dir)}
     try:
         return BrokerConfig.load({"broker.id": "0", **given})

@@ -1,4 +1,4 @@
-"""Embedded coordination store of a single broker: ZooKeeper's semantics in one process, on one disk.
+"""Embedded coordination store: ZooKeeper's semantics in one process, on one disk.
 
 A write is prepared on the loop, written and synced by `Background`, and only then committed: its watches fire
 and its caller continues. The loop never waits for the disk, because a sync may take milliseconds and would
@@ -6,7 +6,8 @@ delay every request of the broker. Writes that arrive during a sync go together 
 commit), so a burst of a thousand costs two syncs. A `multi` is one record.
 
 Sessions live in this process and cannot outlive it. Opening the store removes the ephemeral nodes that a
-previous process left behind. A session ends when it is closed.
+previous process left behind. A session ends when it is closed. The exceptions are the sessions of a shared
+store, which belong to other processes (`durable_sessions`): they and their ephemeral nodes stay.
 
 After a write error the store accepts nothing more and every session is LOST: only the next opening finds out
 what the disk holds. The broker cannot continue without its store, so it reads `failure` and ends. Two errors
@@ -48,6 +49,7 @@ from barnabas.cluster.coordination.contract import (
 )
 from barnabas.cluster.coordination.session_status import SessionStatus
 from barnabas.cluster.coordination.watches import Watches
+from barnabas.cluster.embedded.durable_sessions import read_sessions, session_path
 from barnabas.cluster.embedded.journal import Journal, open_journal
 from barnabas.cluster.embedded.journal_codec import encode_snapshot, encode_transaction
 from barnabas.cluster.embedded.tree import Transaction, Tree, Znode, events_of
@@ -68,7 +70,8 @@ COMPACT_BYTES_MIN = 4 * 1024 * 1024
 SESSION_TIMEOUT_MS = 18_000
 
 
-def _make_private(directory: Path) -> None:
+def make_private(directory: Path) -> None:
+    """Make the directory of a store, which only its owner can enter."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
 
@@ -81,7 +84,7 @@ async def open_embedded(
 
     The store holds the credentials of users, so the directory is private to the broker's user.
     """
-    _make_private(path)
+    make_private(path)
     store = EmbeddedStore.open(RealFiles(), str(path), clock, background)
     try:
         yield store.connect(session_timeout_ms)
@@ -117,7 +120,10 @@ class EmbeddedStore:
     def open(cls, files: Files, directory: str, clock: Clock, background: Background) -> EmbeddedStore:
         """Recover the store from disk. Blocks, because it is the first action of a broker."""
         journal, tree = open_journal(files, directory)
-        orphans = [Delete(path) for owner in tree.owners() for path in tree.owned_by(owner)]
+        living = read_sessions(tree)
+        orphans = [
+            Delete(path) for owner in tree.owners() if owner not in living for path in tree.owned_by(owner)
+        ]
         if orphans:
             transaction = tree.prepare(orphans, 0, clock.now_ms())
             journal.append(encode_transaction(transaction))
@@ -130,12 +136,21 @@ class EmbeddedStore:
         return self._failure
 
     @property
+    def tree(self) -> Tree:
+        return self._tree
+
+    @property
     def nodes(self) -> dict[str, Znode]:
         return self._tree.nodes
 
-    def connect(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> EmbeddedSession:
+    def connect(
+        self, session_timeout_ms: int = SESSION_TIMEOUT_MS, session_id: int | None = None
+    ) -> EmbeddedSession:
+        """Begin a session of this process, or continue a durable one."""
         self._check_writable()
-        session = EmbeddedSession(self, self.new_session_id(), session_timeout_ms)
+        session = EmbeddedSession(
+            self, self.new_session_id() if session_id is None else session_id, session_timeout_ms
+        )
         self._sessions.append(session)
         return session
 
@@ -171,8 +186,13 @@ class EmbeddedStore:
         self._sessions.remove(session)
 
     def end_session(self, session_id: int) -> asyncio.Future[list[Result]]:
-        """Delete the session's ephemeral nodes, including those still being written."""
-        return self.submit([Delete(path) for path in self._tree.owned_by(session_id)], session_id)
+        """Delete the session's ephemeral nodes, including those still being written, and with them the node
+        of a durable session."""
+        ended = [Delete(path) for path in self._tree.owned_by(session_id)]
+        own = session_path(session_id)
+        if own is not None and self._tree.will_exist(own):
+            ended.append(Delete(own))
+        return self.submit(ended, session_id)
 
     def new_session_id(self) -> int:
         self._sessions_made += 1
@@ -362,6 +382,10 @@ class EmbeddedSession(Coordination):
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         return await self._submit(operations)
 
+    async def write_with_parents(self, operations: Sequence[Operation]) -> list[Result]:
+        """The same, with the missing parents of the first operation, whose results come first."""
+        return await self._submit(operations, make_parents=True)
+
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         znode = await self._find(path)
         if znode is None:
@@ -414,7 +438,8 @@ class EmbeddedSession(Coordination):
         future = self._last_write = self._store.submit(
             operations, self._session_id, make_parents=make_parents
         )
-        return await future
+        # A caller that gives up does not make the write done: later reads of the session wait for it.
+        return await asyncio.shield(future)
 
     async def _find(self, path: str) -> Znode | None:
         check_path(path)

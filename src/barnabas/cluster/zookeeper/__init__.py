@@ -1,7 +1,7 @@
 """ZooKeeper coordination store, through kazoo, which nothing else imports.
 
 - `wire`: kazoo and its thread.
-- `session`: the session on the event loop, with its requests `in_flight` and its `lease`.
+- `session`: the session on the event loop, with its requests `in_flight`.
 - `acls`: ACLs of znodes.
 - `digest_md5`: SASL login.
 """

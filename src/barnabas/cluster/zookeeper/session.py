@@ -43,12 +43,12 @@ from barnabas.cluster.coordination.contract import (
     check_path,
     parent_of,
 )
+from barnabas.cluster.coordination.session_lease import SessionLease
 from barnabas.cluster.coordination.session_status import SessionStatus
 from barnabas.cluster.coordination.watches import Watches
 from barnabas.cluster.zookeeper import wire
 from barnabas.cluster.zookeeper.acls import access_to
 from barnabas.cluster.zookeeper.in_flight import InFlight
-from barnabas.cluster.zookeeper.lease import SessionLease
 from barnabas.cluster.zookeeper.wire import ServerAccess
 from barnabas.config.connect_string import ConnectString
 from barnabas.core.clock import Clock

@@ -80,8 +80,13 @@ LEADERS: tuple[Key, ...] = (
 ZOOKEEPER: tuple[Key, ...] = (
     Key("zookeeper.connect", STRING, None,
         doc="The ensemble, HOST:PORT separated by commas, with an optional /chroot, which is created."
-        " `local` runs a ZooKeeper beside the broker, in its data directory. Unset means one broker on its"
-        " own with the embedded store; Apache Kafka demands a value."),
+        " `local` runs a ZooKeeper beside the broker, in its data directory. Without it and"
+        " `coordination.socket` one broker is on its own, with the embedded store; Apache Kafka demands a"
+        " value."),
+    Key("coordination.socket", STRING, None,
+        doc="The socket of the coordination store that the brokers of one machine share, instead of"
+        " `zookeeper.connect`. `barnabas start --brokers N` runs that store and sets this key. Not a key of"
+        " Apache Kafka."),
     Key("zookeeper.auth", PASSWORD, None,
         doc="Credentials for ZooKeeper, USER:PASSWORD, by its digest scheme. Not a key of Apache Kafka, which"
         " logs in by SASL: see `java.security.auth.login.config`."),
@@ -94,9 +99,10 @@ ZOOKEEPER: tuple[Key, ...] = (
     Key("zookeeper.sasl.clientconfig", STRING, "Client",
         doc="The name of that section, as by ZooKeeper's Java property of this name."),
     Key("zookeeper.session.timeout.ms", INT, 18 * SECOND_MS, at_least(1),
-        doc="ZooKeeper expires the session of a broker that is silent for this long."),
+        doc="ZooKeeper, or the shared store, expires the session of a broker that is silent for this long."),
     Key("zookeeper.connection.timeout.ms", INT, None, at_least(1),
-        doc="The longest that the start waits for ZooKeeper; unset means the session timeout."),
+        doc="The longest that the start waits for ZooKeeper or the shared store; unset means the session"
+        " timeout."),
     Key("zookeeper.set.acl", BOOLEAN, False,
         doc="Whether znodes get ACLs that let only the brokers' ZooKeeper identity change them, and read"
         " secrets."),

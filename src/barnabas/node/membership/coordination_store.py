@@ -1,8 +1,9 @@
-"""Choice of the coordination store: ZooKeeper if `zookeeper.connect` names one, else the embedded store."""
+"""Choice of the coordination store: ZooKeeper, the shared store of this machine, or the embedded store."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,10 @@ async def open_coordination(
     config: BrokerConfig, clock: Clock, background: Background
 ) -> AsyncIterator[Coordination]:
     """The embedded store lives in the first log directory, beside the logs."""
+    if config.coordination_socket:
+        async with _open_shared(config, Path(config.coordination_socket), clock) as shared:
+            yield shared
+        return
     if not config.zookeeper_connect:
         path = Path(config.log_dirs[0]) / COORDINATION_DIRECTORY
         async with open_embedded(path, clock, background) as embedded:
@@ -33,6 +38,23 @@ async def open_coordination(
         return
     async with _open_zookeeper(config, clock) as znodes:
         yield znodes
+
+
+def _open_shared(
+    config: BrokerConfig, socket: Path, clock: Clock
+) -> AbstractAsyncContextManager[Coordination]:
+    # Imported here: a broker on its own, or on ZooKeeper, does not need it.
+    from barnabas.cluster.shared.notices import PROCESS_VARIABLE  # noqa: PLC0415
+    from barnabas.cluster.shared.session import connect_to, open_shared  # noqa: PLC0415
+
+    return open_shared(
+        connect_to(socket),
+        str(socket),
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        clock=clock,
+        process=os.environ.get(PROCESS_VARIABLE, ""),
+    )
 
 
 async def protect_own_zookeeper(config: BrokerConfig, clock: Clock) -> None:

@@ -1,10 +1,10 @@
-"""Session lease: until when a ZooKeeper session certainly lives.
+"""Session lease: until when a session with ZooKeeper or a shared store certainly lives.
 
 Every third of the session timeout a heartbeat goes to the server. Its response proves that the session lives
 until the timeout has passed *since the heartbeat was sent*. If the response is missing for two thirds of the
-timeout, the connection is dropped. The last third remains to find another server.
+timeout, the connection is dropped. The last third remains to connect again.
 
-The gaps: a follower of the ensemble forwards its clients' heartbeats to the leader every half tick. A
+The gaps: a follower of a ZooKeeper ensemble forwards its clients' heartbeats to the leader every half tick. A
 follower that dies loses those of the last half tick. And the clock stands still while the machine sleeps.
 """
 
@@ -72,7 +72,7 @@ class SessionLease:
             self._ask(lambda: self._extend(now_ms))
         elif now_ms - self._unanswered_ms >= self._timeout_ms * _SILENCE_MAX:
             logger.warning(
-                "ZooKeeper does not answer heartbeats; the connection is closed and another server is tried"
+                "the coordination store does not answer heartbeats; the connection is closed and opened again"
             )
             self._drop()
 

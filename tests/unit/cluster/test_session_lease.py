@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.manual_time import ManualClock, ManualScheduler
 
-from barnabas.cluster.zookeeper.lease import SessionLease
+from barnabas.cluster.coordination.session_lease import SessionLease
 from barnabas.core.scheduler import Cancellable
 
 TIMEOUT_MS = 6_000
