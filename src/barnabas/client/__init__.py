@@ -24,7 +24,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.client.core.client_errors import ClientClosed, IllegalState, TransactionAborted
+    from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.consumer.listener import RebalanceListener
+    from barnabas.client.core.client_errors import (
+        ClientClosed,
+        CommitFailed,
+        DeserializationFailed,
+        IllegalState,
+        LogTruncated,
+        NoCommittedOffset,
+        TransactionAborted,
+    )
+    from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
     from barnabas.client.core.steps import ClusterUnreachable
     from barnabas.client.extensions.interceptors import ConsumerInterceptor, ProducerInterceptor
     from barnabas.client.extensions.records import ProducerRecord, Record, RecordMetadata
@@ -34,6 +45,15 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "ClientClosed": "barnabas.client.core.client_errors",
+    "CommitFailed": "barnabas.client.core.client_errors",
+    "CommittedOffset": "barnabas.client.core.offsets",
+    "Consumer": "barnabas.client.consumer.consumer",
+    "DeserializationFailed": "barnabas.client.core.client_errors",
+    "GroupMetadata": "barnabas.client.core.offsets",
+    "LogTruncated": "barnabas.client.core.client_errors",
+    "NoCommittedOffset": "barnabas.client.core.client_errors",
+    "OffsetAndTime": "barnabas.client.core.offsets",
+    "RebalanceListener": "barnabas.client.consumer.listener",
     "ClusterUnreachable": "barnabas.client.core.steps",
     "ConsumerInterceptor": "barnabas.client.extensions.interceptors",
     "Deserializer": "barnabas.client.extensions.serializers",
@@ -52,12 +72,21 @@ _PLACES = {
 __all__ = [
     "ClientClosed",
     "ClusterUnreachable",
+    "CommitFailed",
+    "CommittedOffset",
+    "Consumer",
     "ConsumerInterceptor",
+    "DeserializationFailed",
     "Deserializer",
+    "GroupMetadata",
     "IllegalState",
     "KafkaError",
+    "LogTruncated",
+    "NoCommittedOffset",
+    "OffsetAndTime",
     "ProducerInterceptor",
     "ProducerRecord",
+    "RebalanceListener",
     "Record",
     "RecordMetadata",
     "SerializationError",
