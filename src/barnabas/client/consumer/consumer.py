@@ -28,9 +28,13 @@ from barnabas.client.consumer.core.positions import Need
 from barnabas.client.consumer.core.reset_strategy import TO_EARLIEST, TO_LATEST
 from barnabas.client.consumer.engine import CLOSE_TIMEOUT_MS, ConsumerEngine
 from barnabas.client.consumer.listener import RebalanceListener
+from barnabas.client.consumer.process_source import LetterWriter, ProcessSource
 from barnabas.client.core.client_errors import IllegalState
 from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
 from barnabas.client.extensions.interceptors import ConsumerInterceptor
+from barnabas.client.processing.core.lanes import Order
+from barnabas.client.processing.core.retry_policy import NO_RETRY, Retry
+from barnabas.client.processing.processing import DRAIN_MS, Handler, Processing, ProcessOptions
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidGroupId
 from barnabas.core.ids import Randomness, TopicPartition
@@ -189,6 +193,50 @@ class Consumer:
         for record in await self.poll(timeout_ms=timeout_ms, max_records=max_records):
             found.setdefault(record.topic_partition, []).append(record)
         return found
+
+    async def process(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 64,
+        order: Order = "key",
+        retry: Retry | int = NO_RETRY,
+        dead_letters: str | None = None,
+        stop: asyncio.Event | None = None,
+        drain_ms: float = DRAIN_MS,
+    ) -> None:
+        """Give each record to `handler`, many at a time, and acknowledge each by itself.
+
+        Records of one key (or partition) are handled in order. A record whose handler raises is tried again
+        by `retry`, then written to the topic `dead_letters`; without one, `process` raises the error. It
+        returns after `stop` is set. A restart repeats no record that was acknowledged.
+        """
+        engine = self._engine
+        engine.check_open()
+        if engine.settings.group_id is None:
+            raise InvalidGroupId("process needs a group: set group.id")
+        if engine.owner is not None:
+            raise IllegalState("this consumer is processing already")
+        options = ProcessOptions(
+            concurrency=concurrency,
+            order=order,
+            retry=Retry(retry) if isinstance(retry, int) else retry,
+            dead_letters=dead_letters,
+            commit_interval_ms=engine.settings.auto_commit_interval_ms,
+            drain_ms=drain_ms,
+            name=engine.settings.group_id,
+        )
+        letters = None if dead_letters is None else LetterWriter(engine.cluster).publish
+        source = ProcessSource(engine)
+        processing = Processing(source, handler, options, engine.clock, letters)
+        self._hand.abandon()
+        engine.owner = processing
+        try:
+            await processing.run(stop)
+        finally:
+            engine.owner = None
+            source.hold(())
+            source.rewind(processing.offsets())
 
     # --- commits ---
 

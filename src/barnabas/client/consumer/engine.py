@@ -67,6 +67,9 @@ class PartitionOwner(Protocol):
     async def release(self, partitions: frozenset[TopicPartition]) -> None:
         """Finish or drop the work on these partitions, before their offsets are committed."""
 
+    def released(self, partitions: frozenset[TopicPartition]) -> None:
+        """The offsets are committed, and the partitions are given up."""
+
     def lose(self, partitions: frozenset[TopicPartition]) -> None:
         """Drop the work on these partitions: another member may do it."""
 
@@ -420,6 +423,8 @@ class ConsumerEngine:
         if partitions:
             await self._notify("on_revoked", partitions)
         self.positions.remove(partitions)
+        if self.owner is not None:
+            self.owner.released(partitions)
 
     async def _refused(self, error: Exception) -> None:
         """The coordinator refuses this member. Without the consumer protocol, the classic one is used."""

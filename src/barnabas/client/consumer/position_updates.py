@@ -115,8 +115,7 @@ class PositionUpdates:
         for state in self._unmoved(versions):
             found = offsets.get(state.at)
             if found is not None:
-                state.seek(found.offset, found.leader_epoch)
-                state.committed_metadata = found.metadata
+                state.continue_at(found.offset, found.leader_epoch, found.metadata)
                 self._look_at_leader(state)
             elif self._reset_to is not None:
                 state.reset(self._reset_to)

@@ -132,8 +132,7 @@ class FetchPlans:
         """Broker to fetch a partition from; None when it is not fetched now."""
         if (
             state.need is not Need.NOTHING
-            or state.is_paused
-            or state.is_revoked
+            or not state.is_given
             or state.is_in_flight
             or state.retry_ms > now_ms
         ):

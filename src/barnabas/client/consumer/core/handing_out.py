@@ -132,7 +132,7 @@ class HandingOut:
 
     def _from(self, state: PartitionState, most: int, *, raw: bool = False) -> list[AnyRecord]:
         """Next records of one partition."""
-        if state.is_paused or state.is_revoked or state.need is not Need.NOTHING:
+        if not state.is_given or state.need is not Need.NOTHING:
             return []
         while state.chunks:
             chunk = state.chunks[0]
@@ -169,7 +169,7 @@ class HandingOut:
         """Positions of all partitions, as they are committed."""
         self.settle()
         return {
-            state.at: CommittedOffset(state.position, "", state.epoch)
+            state.at: CommittedOffset(state.position, state.metadata, state.epoch)
             for state in self._positions
             if state.has_position
         }

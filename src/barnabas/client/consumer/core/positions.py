@@ -40,14 +40,15 @@ class PartitionState:
     """One assigned partition."""
 
     __slots__ = (
+        "_committed",
         "at",
         "buffered_bytes",
         "chunks",
-        "committed_metadata",
         "epoch",
         "fetch_epoch",
         "fetch_offset",
         "high_watermark",
+        "is_held",
         "is_in_flight",
         "is_paused",
         "is_revoked",
@@ -77,14 +78,16 @@ class PartitionState:
         self.reset_to: ResetStrategy | None = None
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
-        self.committed_metadata = ""
-        """Text of the committed offset from which the position was taken."""
+        self._committed = (UNKNOWN, "")
+        """Committed offset from which the position was taken, and its text."""
         self.high_watermark = UNKNOWN
         self.last_stable_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
         self.preferred_replica = UNKNOWN
         self.preferred_until_ms = -math.inf
         self.is_paused = False
+        self.is_held = False
+        """True while `process` has enough records of the partition."""
         self.is_revoked = False
         """True while the group takes the partition away: nothing more is handed out."""
         self.is_in_flight = False
@@ -92,13 +95,29 @@ class PartitionState:
         self.version = 0
 
     @property
+    def is_given(self) -> bool:
+        """True when records may be fetched and handed out."""
+        return not (self.is_paused or self.is_held or self.is_revoked)
+
+    @property
     def has_position(self) -> bool:
         return self.need in (Need.NOTHING, Need.VALIDATION)
+
+    @property
+    def metadata(self) -> str:
+        """Text that belongs to the position: that of the commit which it was taken from."""
+        offset, text = self._committed
+        return text if offset == self.position else ""
+
+    def continue_at(self, offset: int, epoch: int, metadata: str) -> None:
+        """Continue at a committed offset, whose text is kept until the position moves."""
+        self.seek(offset, epoch)
+        self._committed = (offset, metadata)
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Continue at an offset. Buffered batches are dropped, unless they begin there."""
         self.drop_buffer()
-        self.committed_metadata = ""
+        self._committed = (UNKNOWN, "")
         self.position = self.fetch_offset = offset
         self.epoch = self.fetch_epoch = epoch
         self.need = Need.NOTHING
