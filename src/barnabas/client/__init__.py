@@ -13,7 +13,9 @@ connector for Spark uses parts of this package without asyncio.
 - `blocking`: a connection on a plain socket, for the Spark connector, which imports nothing of asyncio.
 - `group_member`: a member of a classic consumer group.
 - `admin`: administrative requests, by subject. They cover the commands, no more.
+- `extensions`: serializers, interceptors, metrics, and the records that applications see.
 - `security`: TLS and SASL settings of clients.
+- `sync`: the same clients without `await`, on one loop in a background thread.
 """
 
 from __future__ import annotations
@@ -22,16 +24,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.client.core.client_errors import ClientClosed, IllegalState, TransactionAborted
+    from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.consumer.listener import RebalanceListener
+    from barnabas.client.core.client_errors import (
+        ClientClosed,
+        CommitFailed,
+        DeserializationFailed,
+        IllegalState,
+        LogTruncated,
+        NoCommittedOffset,
+        TransactionAborted,
+    )
+    from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
     from barnabas.client.core.steps import ClusterUnreachable
+    from barnabas.client.extensions.interceptors import ConsumerInterceptor, ProducerInterceptor
+    from barnabas.client.extensions.records import ProducerRecord, Record, RecordMetadata
+    from barnabas.client.extensions.serializers import Deserializer, SerializationError, Serializer
     from barnabas.core.errors import KafkaError
     from barnabas.core.ids import TopicPartition
 
 _PLACES = {
     "ClientClosed": "barnabas.client.core.client_errors",
+    "CommitFailed": "barnabas.client.core.client_errors",
+    "CommittedOffset": "barnabas.client.core.offsets",
+    "Consumer": "barnabas.client.consumer.consumer",
+    "DeserializationFailed": "barnabas.client.core.client_errors",
+    "GroupMetadata": "barnabas.client.core.offsets",
+    "LogTruncated": "barnabas.client.core.client_errors",
+    "NoCommittedOffset": "barnabas.client.core.client_errors",
+    "OffsetAndTime": "barnabas.client.core.offsets",
+    "RebalanceListener": "barnabas.client.consumer.listener",
     "ClusterUnreachable": "barnabas.client.core.steps",
+    "ConsumerInterceptor": "barnabas.client.extensions.interceptors",
+    "Deserializer": "barnabas.client.extensions.serializers",
     "IllegalState": "barnabas.client.core.client_errors",
     "KafkaError": "barnabas.core.errors",
+    "ProducerInterceptor": "barnabas.client.extensions.interceptors",
+    "ProducerRecord": "barnabas.client.extensions.records",
+    "Record": "barnabas.client.extensions.records",
+    "RecordMetadata": "barnabas.client.extensions.records",
+    "SerializationError": "barnabas.client.extensions.serializers",
+    "Serializer": "barnabas.client.extensions.serializers",
     "TopicPartition": "barnabas.core.ids",
     "TransactionAborted": "barnabas.client.core.client_errors",
 }
@@ -39,8 +72,25 @@ _PLACES = {
 __all__ = [
     "ClientClosed",
     "ClusterUnreachable",
+    "CommitFailed",
+    "CommittedOffset",
+    "Consumer",
+    "ConsumerInterceptor",
+    "DeserializationFailed",
+    "Deserializer",
+    "GroupMetadata",
     "IllegalState",
     "KafkaError",
+    "LogTruncated",
+    "NoCommittedOffset",
+    "OffsetAndTime",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "RebalanceListener",
+    "Record",
+    "RecordMetadata",
+    "SerializationError",
+    "Serializer",
     "TopicPartition",
     "TransactionAborted",
 ]

@@ -17,3 +17,19 @@ class TransactionAborted(Exception):
 
 class IllegalState(Exception):
     """A call that the state does not allow, such as a commit without a transaction."""
+
+
+class CommitFailed(Exception):
+    """Offsets were not committed: the group has rebalanced, and another member may own the partitions."""
+
+
+class NoCommittedOffset(Exception):
+    """A partition has no committed offset, and auto.offset.reset is none."""
+
+
+class LogTruncated(Exception):
+    """The log of a partition was truncated below the consumer's position, and auto.offset.reset is none."""
+
+
+class DeserializationFailed(Exception):
+    """A deserializer raised an error for a record. Seek past the record to continue without it."""

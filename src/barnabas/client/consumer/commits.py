@@ -1,0 +1,192 @@
+"""Committed offsets of a group: OffsetCommit and OffsetFetch, retried while their errors are transient.
+
+A commit names the member and its generation, so that the coordinator refuses commits of a member that no
+longer owns the partitions: `CommitFailed`. A consumer with assigned partitions commits without a member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.connections import COORDINATOR
+from barnabas.client.core.client_errors import CommitFailed
+from barnabas.client.core.cluster_state import GROUP
+from barnabas.client.core.offsets import CommittedOffset
+from barnabas.client.core.retries import Retries
+from barnabas.client.core.steps import ClusterUnreachable, Response
+from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
+from barnabas.client.membership.interface import Membership
+from barnabas.core.errors import (
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    FencedMemberEpoch,
+    IllegalGeneration,
+    KafkaError,
+    NetworkException,
+    NotCoordinator,
+    RebalanceInProgress,
+    RequestTimedOut,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    error_for,
+)
+from barnabas.core.ids import NO_EPOCH, TopicPartition
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from barnabas.protocol.schema.message import Message
+
+VERSION_BY_NAME = 9
+"""The last version of OffsetCommit and OffsetFetch with topic names."""
+
+_NOT_A_MEMBER = (FencedInstanceId, FencedMemberEpoch, IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+_MOVED = (CoordinatorNotAvailable, NetworkException, NotCoordinator, RequestTimedOut)
+
+
+class Commits:
+    def __init__(self, cluster: ClusterClient, group_id: str, instance_id: str | None) -> None:
+        self.member: Membership | None = None
+        """Member of the group. None while partitions are assigned by hand."""
+        self._cluster = cluster
+        self._group_id = group_id
+        self._instance_id = instance_id
+
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_ms: float) -> None:
+        """Commit offsets. `CommitFailed` when this consumer is no longer the owner."""
+        retries = self._cluster.state.retries(timeout_ms)
+        while offsets:
+            epoch = NO_EPOCH if self.member is None else self.member.epoch
+            if self.member is not None and epoch < 0:
+                raise CommitFailed(
+                    f"group {self._group_id}: this consumer is not a member now; take records to join again"
+                )
+            try:
+                answer = await self._ask(self._commit_request(offsets, epoch), OffsetCommitResponse, retries)
+                _raise_first(answer)
+            except _NOT_A_MEMBER as error:
+                if self.member is not None:
+                    self.member.rejoin()
+                raise CommitFailed(
+                    f"group {self._group_id}: the group has rebalanced"
+                    f" ({error.protocol_name()}); the partitions may have another owner"
+                ) from error
+            except StaleMemberEpoch as error:
+                await self._await_epoch(epoch, error, retries)
+            except KafkaError as error:
+                await self._pause(error, retries)
+            else:
+                return
+
+    async def fetch(
+        self, partitions: Collection[TopicPartition], timeout_ms: float
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Committed offsets; None where there is none. Offsets of open transactions are waited for."""
+        retries = self._cluster.state.retries(timeout_ms)
+        while True:
+            try:
+                answer = await self._ask(self._fetch_request(partitions), OffsetFetchResponse, retries)
+                return self._found(answer, partitions)
+            except StaleMemberEpoch as error:
+                await self._await_epoch(NO_EPOCH, error, retries)
+            except KafkaError as error:
+                await self._pause(error, retries)
+
+    def _commit_request(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], epoch: int
+    ) -> OffsetCommitRequest:
+        topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        for at, each in offsets.items():
+            topics[at.topic].append(
+                OffsetCommitRequestPartition(
+                    partition_index=at.partition,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    committed_metadata=each.metadata,
+                )
+            )
+        return OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=epoch,
+            member_id="" if self.member is None else self.member.member_id,
+            group_instance_id=None if self.member is None else self._instance_id,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        )
+
+    def _fetch_request(self, partitions: Collection[TopicPartition]) -> OffsetFetchRequest:
+        topics: defaultdict[str, list[int]] = defaultdict(list)
+        for at in partitions:
+            topics[at.topic].append(at.partition)
+        group = OffsetFetchRequestGroup(
+            group_id=self._group_id,
+            topics=[
+                OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+                for name, numbers in topics.items()
+            ],
+        )
+        if isinstance(self.member, ConsumerProtocolMember) and self.member.epoch >= 0:
+            group.member_id, group.member_epoch = self.member.member_id, self.member.epoch
+        return OffsetFetchRequest(groups=[group], require_stable=True)
+
+    def _found(
+        self, answer: OffsetFetchResponse, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        (row,) = answer.groups
+        if row.error_code:
+            raise error_for(row.error_code, f"offsets of group {self._group_id}")
+        found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
+        for topic in row.topics:
+            for each in topic.partitions:
+                at = TopicPartition(topic.name, each.partition_index)
+                if each.error_code:
+                    raise error_for(each.error_code, f"committed offset of {at}")
+                if each.committed_offset >= 0:
+                    found[at] = CommittedOffset(
+                        each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                    )
+        return found
+
+    async def _ask(self, request: Message, response_class: type[Response], retries: Retries) -> Response:
+        try:
+            broker_id = await self._cluster.coordinator(self._group_id, GROUP)
+            channel = await self._cluster.channel_to(broker_id, COORDINATOR)
+            timeout_ms = max(1.0, min(self._cluster.request_timeout_ms, retries.left_ms))
+            return await channel.send(
+                request, response_class, version_max=VERSION_BY_NAME, timeout_ms=timeout_ms
+            )
+        except ClusterUnreachable as error:
+            raise NetworkException(str(error)) from error
+
+    async def _await_epoch(self, sent: int, error: KafkaError, retries: Retries) -> None:
+        """The member's epoch has moved on, or its next heartbeat brings the new one."""
+        member = self.member
+        if member is None or member.epoch < 0:
+            raise CommitFailed(f"group {self._group_id}: this consumer is not a member now") from error
+        if member.epoch == sent:
+            member.rejoin()
+            await self._pause(NetworkException(error.message), retries)
+
+    async def _pause(self, error: KafkaError, retries: Retries) -> None:
+        pause_ms = retries.next_pause_ms(error)
+        if isinstance(error, _MOVED):
+            self._cluster.state.forget_coordinator(self._group_id, GROUP)
+        await asyncio.sleep(pause_ms / 1_000)
+
+
+def _raise_first(answer: OffsetCommitResponse) -> None:
+    for topic in answer.topics:
+        for row in topic.partitions:
+            if row.error_code:
+                subject = f"committing the offset of {topic.name}-{row.partition_index}"
+                raise error_for(row.error_code, subject)

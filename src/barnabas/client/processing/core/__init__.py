@@ -1,0 +1,1 @@
+"""Processing without I/O: ledger of finished offsets, lanes, retry policy."""
