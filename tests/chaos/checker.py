@@ -31,7 +31,7 @@ def lost(history: History) -> Iterator[Complaint]:
 
 
 def _promised(history: History) -> Iterator[Write]:
-    """What outlives any leader."""
+    """Records that survive any leader."""
     for write in history.writes:
         if write.outcome is Outcome.ACKNOWLEDGED and write.acks == ALL_REPLICAS:
             yield write
@@ -49,12 +49,13 @@ def duplicated(history: History) -> Iterator[Complaint]:
 
 
 def sent_again(history: History) -> dict[tuple[str, int], int]:
-    """How often values are in the log that their client, not a broker, has written more than once.
+    """Number of duplicates in the log that the client, not a broker, has written.
 
-    librdkafka does so when a partition answers OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that was refused:
-    it goes to a new epoch with the batches of all partitions, those among them that may have been written
-    (its issue 4953). Each of them then stands in the log under an epoch of its own. It takes several requests
-    in flight: of a client that has one at a time nothing is excused."""
+    librdkafka writes them when a partition answers OUT_OF_ORDER_SEQUENCE_NUMBER behind a refused batch. It
+    takes a new epoch for the batches of all partitions, including batches that may have been written (its
+    issue 4953). Each duplicate is in the log under its own epoch. This needs several requests in flight. A
+    client with one request in flight has no excuse.
+    """
     copies = {target for _, target in history.copied.values()}
     epochs: defaultdict[Value, list[Producer | None]] = defaultdict(list)
     for (topic, partition), rows in history.final.items():

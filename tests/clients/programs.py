@@ -128,7 +128,7 @@ class Program:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a program said: `ok`, `failed` or `absent`, with a note."""
+    """Result of a program: `ok`, `failed` or `absent`, with a note."""
 
     version: str = ""
     results: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -144,8 +144,8 @@ def run(
     properties: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """`properties` are those of Java's clients, for programs that know how to be secured; `environment` is
-    what a program is told besides."""
+    """`properties` are those of Java's clients, for programs that support security; `environment` has further
+    settings of a program."""
     command = [*program.command, bootstrap, prefix]
     command += [f"{feature}={timeout}" for feature, timeout in timeouts_ms.items()]
     directory = program.kit.directory()

@@ -37,7 +37,7 @@ CLOSED: Final = Closed()
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A request after which the next thing heard must be the answer to a later one."""
+    """A request after which the next response must be that of a later request."""
 
     request: Message
 
@@ -52,7 +52,7 @@ class Until:
 
 @dataclass(frozen=True)
 class InVersion:
-    """A request in a version of its own, whatever is under test."""
+    """A request in its own version, independent of the version under test."""
 
     request: Message
     version: int

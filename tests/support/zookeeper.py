@@ -65,7 +65,7 @@ class ZooKeeper:
         return self._server.connect
 
     def chroot(self) -> str:
-        """HOST:PORT/chroot, with a chroot that nobody has had."""
+        """HOST:PORT/chroot, with a chroot that was never used."""
         return f"{self.connect}/test-{os.getpid()}-{next(self._chroots)}"
 
     @property
