@@ -1,13 +1,13 @@
-"""Finds what must never be in a history. Each check is a function from a history to complaints.
+"""Checks a history for violations. Each check is a function from a history to complaints.
 
-In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the log), *duplicated* (in the
-log twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views
-of one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
+In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the log), *duplicated* (in the log
+twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views of
+one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
 every record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted,
 or part of what was committed), *copied wrongly* (not exactly once from an input to an output), *offset of a
 deleted topic* (one that a group would apply to the topic that came back under the name), *stuck last stable
-offset* and *hanging transaction* (`stability`). What acks=1 promises, and when anything may be acknowledged,
-is told by `acknowledgements`.
+offset* and *hanging transaction* (`stability`). `acknowledgements` has the guarantees of acks=1, and the
+times at which a write may be acknowledged.
 """
 
 from __future__ import annotations

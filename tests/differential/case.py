@@ -1,4 +1,4 @@
-"""How a case is declared, and the register of all of them.
+"""Declaration of a case, and the register of all cases.
 
     @case(ApiKey.FETCH, "7+")
     def a_session_goes_on(world: World) -> Case:
@@ -6,8 +6,8 @@
         first = yield fetch(letters, session_epoch=0)
         yield fetch(letters, session_id=first.session_id, session_epoch=1)
 
-A yielded request of the API under test is sent in the version under test, one of another API in
-the newest version that both brokers speak. What comes back from `yield` is the answer or CLOSED.
+A yielded request of the API under test is sent in the version under test, one of another API in the newest
+version that both brokers speak. `yield` returns the answer or CLOSED.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Spark's guide to its own Kafka connector does, with one word changed.
+"""Examples of Spark's guide to its own Kafka connector, with one word changed.
 
 Each of these runs with `format("kafka")` where that connector is on the class path, and with
 `format("barnabas")`: the results are the same.

@@ -68,7 +68,7 @@ NAMES = {2: TOPIC, 3: GROUP, 5: TRANSACTION}
 
 
 class World(NamedTuple):
-    """What the broker was prepared with."""
+    """Prepared resources of the broker."""
 
     topic_id: Uuid
     deletable_id: Uuid
@@ -81,7 +81,7 @@ class Case(NamedTuple):
     version_max: int | None = None
     is_repeatable: bool = True
     hidden: Callable[[World], Any] | None = None
-    """What is left out of the answer, if that is not the resource's name."""
+    """Part that the answer leaves out, if that is not the resource's name."""
 
 
 def _produce(attributes: int, transactional_id: str | None) -> Callable[[World], Message]:
