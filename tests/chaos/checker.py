@@ -105,7 +105,7 @@ def reordered(history: History) -> Iterator[Complaint]:
 
 
 def inconsistent(history: History) -> Iterator[Complaint]:
-    """The log at the end is what everyone must have seen a part of."""
+    """Every reader must have seen a part of the log at the end."""
     final = {
         Place(topic, partition, offset): value
         for (topic, partition), rows in history.final.items()

@@ -294,7 +294,7 @@ async def test_a_clean_shutdown_notes_the_epoch_of_the_last_session(
         await expire_session(session)
         renew_session(session)
         async with asyncio.timeout(60):
-            while member.registration.registered_epoch() is None:  # noqa: ASYNC110 - it tells nobody
+            while member.registration.registered_epoch() is None:  # noqa: ASYNC110 - there is no event to await
                 await asyncio.sleep(0.01)
         after = member.registration.broker_epoch
         await each.stop()

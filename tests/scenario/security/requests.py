@@ -1,7 +1,7 @@
 """A request for each row of the table of rights: one for which that row decides.
 
-Topics, groups and transactional ids begin with the names below, and so do the rules: what is to be destroyed
-or made has a longer name.
+Topics, groups and transactional ids begin with the names below, and so do the rules: resources that a request
+deletes or creates have longer names.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def altered(data: bytearray, **fields: int) -> bytearray:
     return changed
 
 
-# What is accepted
+# Accepted batches
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -106,7 +106,7 @@ def test_offsets_and_epoch_are_assigned_in_place() -> None:
     assert (view.base_offset, view.next_offset, view.leader_epoch) == (1_000, 1_003, 7)
 
 
-# What is refused by its shape
+# Batches that are refused by their shape
 
 
 @pytest.mark.parametrize("records", [None, memoryview(b"")])
