@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,8 +43,8 @@ COMPACTED = ValidationSettings(compacted=True)
 RECORDS = [(b"a", b"1", (), NOW_MS - 5), (b"b", b"2", (), NOW_MS), (b"c", b"3", (), NOW_MS - 3)]
 
 
-def validate(data: bytearray, settings: ValidationSettings = DEFAULTS, **options: Any) -> ValidatedRecords:
-    return validate_produce(memoryview(data), settings=settings, now_ms=NOW_MS, **options)
+def validate(data: bytearray, settings: ValidationSettings = DEFAULTS) -> ValidatedRecords:
+    return validate_produce(memoryview(data), settings=settings, now_ms=NOW_MS)
 
 
 def altered(data: bytearray, **fields: int) -> bytearray:
