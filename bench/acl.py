@@ -1,9 +1,9 @@
-"""What access rules cost a produce: 10,000 of them, one user, one topic, in CPU time.
+"""Cost of access rules for a produce: 10,000 rules, one user, one topic, in CPU time.
 
-First the decision alone, in three kinds: remembered (what a produce pays), decided anew (after a change of
-the rules), and none (no authorizer is configured). Then whole produce requests of one record through sockets,
-to two brokers in turn that differ in nothing but the rules, by the CPU that the operating system charges to
-each: the figure is the median of the differences of the rounds.
+First the decision alone, in three kinds: cached (the usual cost of a produce), decided again (after a change
+of the rules), and none (no authorizer is configured). Then whole produce requests of one record through
+sockets, to two brokers in turn that differ in nothing but the rules, by the CPU that the operating system
+charges to each: the figure is the median of the differences of the rounds.
 
     python bench/acl.py --rounds 15 --seconds 4
 """
@@ -49,7 +49,7 @@ AUTHORIZER = {
 
 
 def rules() -> dict[ResourcePattern, frozenset[AccessRule]]:
-    """A third of the rules are literal, a third prefixed, a third somebody else's on the same topic."""
+    """A third of the rules are literal, a third prefixed, a third another user's on the same topic."""
     by_pattern: dict[ResourcePattern, set[AccessRule]] = {}
     for number in range(RULES):
         name, kind = (

@@ -1,13 +1,13 @@
-"""What a small produce waits for beside others: a heavy writer, a slow disk, a reader of cold data.
+"""Waiting time of a small produce beside a heavy writer, a slow disk, a reader of cold data.
 
     python bench/beside.py --seconds 3
 
 A broker of this working tree serves one-record produce requests, one in flight, on one topic: alone; beside a
 producer that writes 1 MB batches to another topic as fast as it can; beside one whose disk takes 50 ms for
-every large write; and beside a consumer whose data is not in the page cache, on a disk that takes 20 ms for
-a read. The slow disk is a file interface: large writes to the topic `slow`, and reads of the topic `cold`,
-sleep in place of the kernel. What small requests wait for beyond the first row is what somebody else's disk,
-or somebody else's megabytes, cost them. Rows of one run are compared; no figure counts alone.
+every large write; and beside a consumer whose data is not in the page cache, on a disk that takes 20 ms for a
+read. The slow disk is a file interface: large writes to the topic `slow`, and reads of the topic `cold`,
+sleep instead of the kernel. The difference to the first row is the cost of the other client's disk, or of its
+megabytes. Rows of one run are compared; no figure counts alone.
 
 The same of a compiled wheel, or of another commit, unpacked somewhere:
 `PYTHONPATH=there python bench/beside.py`.
@@ -49,7 +49,7 @@ HEAVY = (1000, 1_000)
 
 
 class SlowFile(RealFile):
-    """Sleeps where a disk would keep the caller waiting. What was read once is in memory."""
+    """Sleeps where a disk would keep the caller waiting. Data that was read once is in memory."""
 
     __slots__ = ("_is_cold", "_is_slow", "_known")
 

@@ -1,4 +1,4 @@
-"""What a small produce waits for while others ask for much: large batches, and data that is not in memory.
+"""Waiting time of a small produce beside large batches, and beside reads of data that is not in memory.
 
 The other client is a process of its own, and asks for more as soon as it has its answer.
 """

@@ -1,4 +1,4 @@
-"""What compaction costs the producers: their p99 while a log is compacted, against idle.
+"""Cost of compaction for producers: their p99 while a log is compacted, against idle.
 
 Starts a broker of this working tree, fills a compacted topic (by default 1 GB in records of
 1 KB, a tenth of the keys alive), then produces one record a request to another topic before,

@@ -67,7 +67,7 @@ def started(name: str, session_timeout_ms: int) -> Iterator[AnyCluster]:
 
 
 def measure(name: str, works: list[str], scale: ClusterScale, session_timeout_ms: int) -> Figures:
-    """What a subject managed: one that gives up in a work keeps its earlier figures and leaves the rest."""
+    """Figures of a subject. One that fails in a work keeps its earlier figures and leaves the rest."""
     figures: Figures = {}
     together = [title for title in WORKS if title in works]
     alone = [title for title in ALONE if title in works]

@@ -1,4 +1,4 @@
-"""A cluster that loses brokers: how long nobody can write, and what a client sees of it.
+"""A cluster that loses brokers: time without acknowledged writes, and the clients' view of it.
 
 Times run from the SIGKILL to the first acknowledged write, nothing subtracted: the session's timeout is
 in them. Views come from brokers that live; a leader counts when it is one of those.
@@ -187,7 +187,7 @@ def many_partitions(cluster: AnyCluster, scale: ClusterScale) -> Figures:
 
 
 def _through_some(cluster: AnyCluster, topics: list[str], partitions: int) -> float:
-    """How long it takes to write a record to each of a hundred partitions and to read them all back."""
+    """Time to write a record to each of a hundred partitions and to read them all back."""
     wanted = [TopicPartition(topic, n) for topic in topics for n in range(0, partitions, partitions // 20)]
     chosen = wanted[:THROUGH]
     begun = time.perf_counter()

@@ -1,7 +1,7 @@
 """Loads on a cluster that stays whole: throughput and latency of replicated writes.
 
-What librdkafka does is spread over six partitions, so every broker leads and follows; the prebuilt
-frames go to one partition's leader, where the way of one record through a follower and back is seen.
+librdkafka's records are spread over six partitions, so every broker leads and follows. The prebuilt frames go
+to one partition's leader; they show the way of one record through a follower and back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPLICAS = 3
 
 @dataclass(frozen=True, slots=True)
 class ClusterScale:
-    """How much of everything one round does."""
+    """Amount of each work in one round."""
 
     produce_bytes: int
     seconds: float

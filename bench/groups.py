@@ -1,4 +1,4 @@
-"""What groups cost: a heartbeat, and the way back of a million committed offsets after a restart.
+"""Cost of groups: a heartbeat, and the loading of a million committed offsets after a restart.
 
     python bench/groups.py
 

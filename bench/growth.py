@@ -1,9 +1,9 @@
-"""What should not grow with size, measured at two sizes: the last column is what a row costs more.
+"""Costs that should not grow with size, measured at two sizes: the last column is the growth of a row.
 
     make bench-growth                                   # ours beside Apache Kafka, writes bench/RESULTS.md
     python bench/growth.py --quick --subjects barnabas  # small sizes, in a minute, printed only
 
-A run may come in pieces: with `--keep`, what `--only` does not name stays as the last run left it.
+A run may come in pieces: with `--keep`, rows that `--only` does not name stay as the last run left them.
 
 Each row is the broker's CPU for one of something (user and system, from the operating system), at a small and
 at a large size of what lies around it: a fetch by offset from the middle of a log, a start, a commit among

@@ -1,9 +1,9 @@
-"""What one frame costs everybody else: the longest that a small produce waits on another connection.
+"""Cost of one frame for other clients: the longest wait of a small produce on another connection.
 
-For every API, in its oldest and newest version (`--all-versions`: in all), one array of the request is
-filled with as many elements as a request may have, each array of the message in its turn, with names of
-nothing, of topics that exist and of topics that do not. Besides: answers that are long though their
-request is short, records that must be read one by one, more elements than are allowed, huge strings.
+For every API, in its oldest and newest version (`--all-versions`: in all), one array of the request is filled
+with as many elements as a request may have, each array of the message in its turn, with names of nothing, of
+topics that exist and of topics that do not. Further frames: answers that are long though their request is
+short, records that must be read one by one, more elements than are allowed, huge strings.
 
     python bench/hostile_frames.py                  # the worst frames, as a table
     python bench/hostile_frames.py --only Metadata  # one API
@@ -234,7 +234,7 @@ class Bystander(threading.Thread):
 
 
 def send_and_wait(port: int, data: bytes) -> str:
-    """How the broker dealt with it, and in what time."""
+    """Response of the broker, and its time."""
     begun = time.perf_counter()
     outcome, size = "answered", 0
     with socket.create_connection(("127.0.0.1", port)) as sock:

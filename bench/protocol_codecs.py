@@ -1,4 +1,4 @@
-"""What the codecs of a broker cost: microseconds for each encode and decode of the hot messages.
+"""Cost of a broker's codecs: microseconds for each encode and decode of the hot messages.
 
     PYTHONPATH=src python bench/protocol_codecs.py [--kio]
 

@@ -1,4 +1,4 @@
-"""How well a quota holds its rate: bytes a second of a producer and of a consumer that would go faster.
+"""Accuracy of a quota: bytes a second of a producer and of a consumer that would go faster.
 
 The clients are librdkafka, and the bytes are those that it counts on its sockets, which are what a quota
 limits. An application gets less of them: a fetch ends in the middle of a batch, whose beginning is sent again
@@ -52,7 +52,7 @@ class Sample(NamedTuple):
 
 
 class Wire:
-    """What a client of librdkafka has moved on its sockets, by its own count twice a second."""
+    """Bytes on the sockets of a librdkafka client, by its own count twice a second."""
 
     def __init__(self, counter: str) -> None:
         self._counter = counter

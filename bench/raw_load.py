@@ -95,7 +95,7 @@ class _Peer:
         self._offset = 0
         self._input = bytearray(1 << 20)
         self._size_begun = b""
-        """What has come of the size of an answer, if it was cut there."""
+        """Received part of the size of an answer, if it was cut there."""
         self._body_left = 0
 
     @property
@@ -148,7 +148,8 @@ class _Peer:
             answers -= answered
 
     def _count_answers(self, count: int) -> int:
-        """How many answers end in what has just come; an answer, and its size too, may come in pieces."""
+        """Number of answers that end in the bytes just received; an answer, and its size too, may come in
+        pieces."""
         received, size_of = self._input, SIZE.unpack_from
         position = self._body_left
         if self._size_begun:

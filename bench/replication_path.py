@@ -1,4 +1,4 @@
-"""What replication costs each broker: user and system CPU of the leader and of both followers.
+"""Cost of replication for each broker: user and system CPU of the leader and of both followers.
 
 Starts three brokers of this working tree on one ZooKeeper. One partition with replication factor 3 is
 led by the first broker, so the leader's and the followers' shares can be told apart. Rows: one-record

@@ -23,7 +23,7 @@ Samples = dict[str, dict[str, list[float]]]
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What one of something costs a subject's CPU, at a small and at a large size of what lies around it."""
+    """CPU of a subject for one operation, at a small and at a large size of its surroundings."""
 
     work: str
     unit: str
@@ -41,7 +41,7 @@ class Row:
     wanted: float | None
     """Barnabas over Apache Kafka: at least this where more is better, at most this elsewhere."""
     limit: float | None = None
-    """What Barnabas itself should stay below, where that is the goal and not the ratio."""
+    """Upper bound for Barnabas, where that is the goal and not the ratio."""
 
 
 ROWS = (
@@ -259,7 +259,7 @@ def _publish(directory: Path) -> None:
 
 
 def _ratios(samples: Samples) -> list[tuple[str, float]]:
-    """How many times better we are than the peer, row by row, where a goal is set."""
+    """Ratio to the peer, row by row, where a goal is set."""
     ratios = []
     for row in ROWS:
         ours, kafkas = (samples.get(name, {}).get(row.figure) for name in ("barnabas", "kafka"))

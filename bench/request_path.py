@@ -1,4 +1,4 @@
-"""What one request costs the broker: user and system CPU per produce and per fetch, by depth.
+"""Cost of one request for the broker: user and system CPU per produce and per fetch, by depth.
 
 Starts a broker of this working tree, prebuilds the frames, and reads the broker's own CPU times
 around each row. The goals: at most 45 us of user CPU for a one-record produce, 60 us for a

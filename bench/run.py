@@ -50,7 +50,7 @@ def measure_subject(name: str, works: list[str], scale: Scale) -> dict[str, floa
 
 
 def measure_bare_loops(scale: Scale) -> dict[str, float]:
-    """What this machine does with a socket and a file and nothing else; as much of it as the brokers do."""
+    """Speed of this machine with a socket and a file alone, for the amounts of the brokers."""
     frames = {
         "large_in": ("bare write", opaque_frame(LARGE_FRAME_BYTES), 5, LARGE_FRAME_BYTES),
         "large_out": ("bare send", opaque_frame(ASK_FRAME_BYTES), 1, 1 << 20),

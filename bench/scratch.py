@@ -1,10 +1,10 @@
 """The data directory of one measurement: emptied when it ends, removed when the program does.
 
 ext4 does not give an inode away again for minutes after its file was deleted, and passes by all of those one
-by one whenever a file is made. Who makes thousands of files soon after thousands were deleted takes up to ten
-times as long: the first subject would pay for nobody and the next for the one before. So files keep their
-inodes until the end; only their bytes go, which would fill memory and disk. The disk has done with that
-before the next subject starts.
+by one whenever a file is made. A program that creates thousands of files soon after thousands were deleted
+takes up to ten times as long. Each subject would pay for the one before. So files keep their inodes until the
+end; only their bytes go, which would fill memory and disk. The disk has done with that before the next
+subject starts.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Brokers as shards: what a second broker adds on two cores, and what a client pays to find its own.
+"""Brokers as shards: gain by a second broker on two cores, and the cost of finding the leader.
 
     python bench/shards.py --seconds 5               # ours, beside one node of Apache Kafka
     python bench/shards.py --code build/wheel        # the same with the compiled wheel
 
-`barnabas start --brokers N` runs a broker for each core; each partition has one leader, to which clients
-send by themselves, so a record takes no way from shard to shard. What counts is then whether a request
-costs the same CPU however many shards there are: if it does, as many requests are served as there are cores
-for. Clients take their share of the same two cores here.
+`barnabas start --brokers N` runs a broker for each core; each partition has one leader, to which clients send
+directly, so no record travels from shard to shard. So the question is whether a request costs the same CPU
+for any number of shards. If it does, throughput grows with the cores. Clients take their share of the same
+two cores here.
 
-The hop is paid once: who asks the first broker learns there that another leads its partition, and connects
-to that one. It is measured from the first connection to the first acknowledged record, for both cases.
+The hop is paid once: a client learns from the first broker that another leads its partition, and connects to
+that one. It is measured from the first connection to the first acknowledged record, for both cases.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     PYTHONPATH=src:. python bench/spark_start.py --rounds 3
 
-A pipeline from topic to topic, run to its end by `barnabas pipeline run`, with Spark's own settings and
-with ours, in turn. The CPU (user and system) of every process of the run is read from /proc until the
-first micro-batch is told; wall-clock time on a busy machine says little. `--conf` tries other settings
-beside ours: a JSON object of Spark's settings.
+A pipeline from topic to topic, run to its end by `barnabas pipeline run`, with Spark's own settings and with
+ours, in turn. The CPU (user and system) of every process of the run is read from /proc until the first
+micro-batch is reported; wall-clock time on a busy machine says little. `--conf` tries other settings beside
+ours: a JSON object of Spark's settings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPARKS_OWN = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
     "spark.python.daemon.module": "pyspark.daemon",
 }
-"""What our session sets beside Spark's defaults, undone; and `SPARK_HOME` is the installed one."""
+"""Reset of our session's settings to Spark's defaults; `SPARK_HOME` is the installed one."""
 BATCH = re.compile(r"batch \d+  [\d,]+ records")
 SAMPLE_S = 0.1
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""How long a broker takes to start with many partitions, and to make a topic.
+"""Start time of a broker with many partitions, and time to create a topic.
 
 Makes N partitions once (topics of 10), then starts the broker on them again and again:
 

@@ -1,4 +1,4 @@
-"""What is measured: Barnabas, as its source is and compiled, and Apache Kafka, one at a time.
+"""Subjects of measurements: Barnabas, as source and compiled, and Apache Kafka, one at a time.
 
 Both come from the fixtures of the test suite, so a measurement runs the same command line as a
 test. A subject lives for one round in a directory of its own.

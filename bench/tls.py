@@ -1,9 +1,9 @@
-"""What TLS costs the broker: rates, latencies and its own CPU of produce and fetch, plain and encrypted.
+"""Cost of TLS for the broker: rates, latencies and its own CPU of produce and fetch, plain and encrypted.
 
 Starts one broker with both listeners, so that nothing but the listener differs, and alternates between them;
 with `--kafka` one of Apache Kafka's, too, in the same rounds, and the ratio. The load is bytes made before,
 sent by this process, whose own TLS is in the rates, and records of librdkafka. Answers are looked at, so that
-no errors are measured in place of records. On a machine that does other things only CPU times compare.
+no errors are measured instead of records. On a machine that does other things only CPU times compare.
 
     python bench/tls.py --kafka                           # ten minutes
     python bench/tls.py --kafka --seconds 0.5 --rounds 1  # whether it runs at all
@@ -56,7 +56,7 @@ from barnabas.protocol.schema.headers import read_response_header
 SIZE = struct.Struct(">i")
 PRODUCE_VERSION = 9
 RECORDS, RECORD_BYTES = 200_000, 1_000
-"""What librdkafka writes and reads back."""
+"""Records that librdkafka writes and reads back."""
 LOAD_BYTES_MAX = 300_000_000
 """Of one load, so that what is written has pages that were used before."""
 
@@ -81,7 +81,7 @@ class Work(NamedTuple):
     depth: int
     """Requests in flight."""
     answer_bytes_min: int
-    """What an answer with records has at least."""
+    """Smallest size of an answer with records."""
     writes_much: bool = False
 
 
@@ -209,7 +209,7 @@ def main() -> None:
 
 
 class Samples:
-    """What was measured, by the row and the figure that it belongs to."""
+    """Measurements, by row and figure."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

@@ -20,7 +20,7 @@ import psutil
 
 PIECE_BYTES = 1 << 24
 AHEAD_BYTES = 1 << 27
-"""Let go of before anybody asks: more than is taken between two looks."""
+"""Released in advance: more than is taken between two looks."""
 LOOK_EVERY_S = 0.01
 SHARE_MAX = 0.5
 """Of what is available."""

@@ -70,7 +70,7 @@ def commits(broker: Broker, scale: Scale) -> Figures:
 
 
 def _times(work: Callable[[], object], seconds: float) -> float:
-    """How often a second, one after the other."""
+    """Operations per second, one after the other."""
     count = 0
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds:

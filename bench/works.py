@@ -26,14 +26,14 @@ BATCH_OF_MESSAGES = 1_000
 QUEUED_MESSAGES_MAX = 90_000
 TIMEOUT_S = 60.0
 UNHINDERED = {"fetch.queue.backoff.ms": 1, "queued.min.messages": 1_000_000}
-"""librdkafka asks for nothing for a second once 100,000 records wait, unless it is told otherwise."""
+"""By default librdkafka stops fetching for a second once 100,000 records wait."""
 MEGABYTE = 1_000_000
 GIGABYTE = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of everything one round does."""
+    """Amount of each work in one round."""
 
     produce_bytes: int
     small_records: int

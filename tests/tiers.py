@@ -1,9 +1,9 @@
-"""Which tests a newcomer runs, and which come on top: `make test` and `make test-all`.
+"""Tests of `make test`, and tests that only `make test-all` runs.
 
-`make test` takes five minutes on two cores and shows a slice of everything: all unit and contract tests, most
-scenarios, each Python client, a cluster, one pipeline on Spark, a short chaos. What takes long, needs
-another language's tools, or shows the same from one more side is the rest, and `make test-all` runs it. CI
-runs both. A test is in the rest by its place, listed here, or because it is marked slow.
+`make test` takes five minutes on two cores and runs a part of everything: all unit and contract tests, most
+scenarios, each Python client, a cluster, one pipeline on Spark, a short chaos run. `make test-all` also runs
+the tests that take long, need another language's tools, or repeat a test from another side. CI runs both. A
+test belongs to the second set by its place, listed here, or by the marker `slow`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Finds what must never be in a history. Each check is a function from a history to complaints.
+"""Checks a history for violations. Each check is a function from a history to complaints.
 
-In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the log), *duplicated* (in the
-log twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views
-of one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
+In the style of Jepsen's Kafka workload: *lost* (acknowledged, and not in the log), *duplicated* (in the log
+twice), *reordered* (a producer's values in another order than it wrote them), *inconsistent* (two views of
+one offset), *phantom* (seen by a reader, and gone), *skipped* and *backward* (a reader that was not given
 every record in its order), *aborted read* and *torn transaction* (a committed reader sees what was aborted,
 or part of what was committed), *copied wrongly* (not exactly once from an input to an output), *offset of a
 deleted topic* (one that a group would apply to the topic that came back under the name), *stuck last stable
-offset* and *hanging transaction* (`stability`). What acks=1 promises, and when anything may be acknowledged,
-is told by `acknowledgements`.
+offset* and *hanging transaction* (`stability`). `acknowledgements` has the guarantees of acks=1, and the
+times at which a write may be acknowledged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def lost(history: History) -> Iterator[Complaint]:
 
 
 def _promised(history: History) -> Iterator[Write]:
-    """What outlives any leader."""
+    """Records that survive any leader."""
     for write in history.writes:
         if write.outcome is Outcome.ACKNOWLEDGED and write.acks == ALL_REPLICAS:
             yield write
@@ -49,12 +49,13 @@ def duplicated(history: History) -> Iterator[Complaint]:
 
 
 def sent_again(history: History) -> dict[tuple[str, int], int]:
-    """How often values are in the log that their client, not a broker, has written more than once.
+    """Number of duplicates in the log that the client, not a broker, has written.
 
-    librdkafka does so when a partition answers OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that was refused:
-    it goes to a new epoch with the batches of all partitions, those among them that may have been written
-    (its issue 4953). Each of them then stands in the log under an epoch of its own. It takes several requests
-    in flight: of a client that has one at a time nothing is excused."""
+    librdkafka writes them when a partition answers OUT_OF_ORDER_SEQUENCE_NUMBER behind a refused batch. It
+    takes a new epoch for the batches of all partitions, including batches that may have been written (its
+    issue 4953). Each duplicate is in the log under its own epoch. This needs several requests in flight. A
+    client with one request in flight has no excuse.
+    """
     copies = {target for _, target in history.copied.values()}
     epochs: defaultdict[Value, list[Producer | None]] = defaultdict(list)
     for (topic, partition), rows in history.final.items():
@@ -104,7 +105,7 @@ def reordered(history: History) -> Iterator[Complaint]:
 
 
 def inconsistent(history: History) -> Iterator[Complaint]:
-    """The log at the end is what everyone must have seen a part of."""
+    """Every reader must have seen a part of the log at the end."""
     final = {
         Place(topic, partition, offset): value
         for (topic, partition), rows in history.final.items()

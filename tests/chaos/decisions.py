@@ -1,4 +1,4 @@
-"""What is wrong about a transaction that was still undecided when everything had had the time to end."""
+"""Complaints about transactions that are still undecided when everything has had the time to end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A writer that asks one broker and no other, whoever leads: it is the first to meet one that was deposed.
+"""A writer that sends to one broker only, so that it is the first to meet a deposed leader.
 
-Other clients look for the leader, and by the time that a deposed one is back they write to the next. This
-one keeps its connection to its broker through everything that happens to it, and has one write with acks=1
-on its way at any time; a broker that does not lead refuses, and that is all that most of them ever do.
+Other clients look for the leader, and write to the next one by the time that a deposed one is back. This
+writer keeps its connection to its broker through all faults, and has one write with acks=1 in flight. A
+broker that does not lead refuses the write; most of them do nothing else.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class DirectWriting(Worker):
 
 
 def settle(write: Write, answer: PartitionProduceResponse, answered_s: float) -> None:
-    """A refused write is not in the log; of one that had no answer nobody knows."""
+    """A refused write is not in the log; the fate of a write without a response is unknown."""
     write.answered_s = answered_s
     if answer.error_code:
         write.outcome = Outcome.REFUSED

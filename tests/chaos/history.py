@@ -1,8 +1,8 @@
-"""What clients did and saw while things broke, as the checker reads it.
+"""Requests and responses of clients during faults, as the checker reads them.
 
-Every value is written by one producer only, once, and says so: `producer` and `number`. An
-attempt to write ends in one of three ways: acknowledged with an offset, refused for good, or
-unknown (no answer: it may be in the log or not, but not twice).
+Every value is written once, by one producer, and names both: `producer` and `number`. An attempt to write
+ends in one of three ways: acknowledged with an offset, refused for good, or unknown. Without a response a
+value may be in the log or not, but not twice.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Place(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Within one epoch of one id nothing is written twice. A client that takes a new one numbers anew what it
-    had no answer for, and may write that a second time."""
+    """Within one epoch of one id nothing is written twice. A client that takes a new id numbers unanswered
+    batches again, and may write them a second time."""
 
     id: int
     epoch: int
@@ -61,14 +61,14 @@ class Write:
     began_s: float = 0.0
     """When it was handed to the client; it was sent later."""
     answered_s: float = 0.0
-    """When the client heard of its end; the broker decided earlier."""
+    """Time at which the client received its end; the broker decided earlier."""
     broker: int | None = None
     """The broker that was asked, of a client that knows it."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """What one consumer got from one partition between an assignment and its end, in order."""
+    """Records that one consumer got from one partition between an assignment and its end, in order."""
 
     consumer: str
     topic: str
@@ -93,7 +93,7 @@ class Life:
     topic: str
     number: int
     groups: list[str] = field(default_factory=list)
-    """Groups that committed offsets for it, in this life only, and were told so."""
+    """Groups with acknowledged offset commits for it, in this life of the topic only."""
     is_over: bool = False
     """It was deleted: another topic was made under its name."""
 
@@ -106,12 +106,13 @@ class OpenTransaction:
     producer_epoch: int
     first_offset: int
     coordinator_state: str = ""
-    """What its coordinator says of it; nothing if none knows the producer."""
+    """Its state at the coordinator; None if no coordinator knows the producer."""
 
 
 @dataclass(slots=True)
 class Undecided:
-    """A partition whose end committed readers do not come to, long after everybody has stopped."""
+    """A partition whose end readers of committed records do not reach, long after all clients have
+    stopped."""
 
     topic: str
     partition: int
@@ -134,12 +135,12 @@ class History:
     leaders: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     """The leader of each epoch of a partition, or -1; epochs that are missing are unknown."""
     producers: dict[Place, Producer] = field(default_factory=dict)
-    """Who wrote what is in `final`, as the log has it, of partitions where it is asked for."""
+    """Producers of the records in `final`, as the log has them, of partitions where it is asked for."""
     pipelining: set[str] = field(default_factory=set)
     """Producers whose clients have several requests in flight."""
     copied: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name of a copying pipeline to its input and output topics: exactly once from one to the other."""
     lives: list[Life] = field(default_factory=list)
     final_offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    """What groups have committed in the end, by topic and partition."""
+    """Committed offsets of groups at the end, by topic and partition."""
     undecided: list[Undecided] = field(default_factory=list)

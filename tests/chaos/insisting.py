@@ -1,5 +1,8 @@
-"""Asking again: when everything has healed, leaders and coordinators still move back to their places, and
-whoever asks at that moment is told to come again. Only who is told so for minutes has found a fault."""
+"""Retries of a question. After the faults, leaders and coordinators still move, and refuse requests for a
+moment.
+
+Only a refusal that lasts for minutes is a fault.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Found = TypeVar("Found")
 
 
 def insist(look: Callable[[], Found], timeout_s: float = INSIST_S) -> Found:
-    """What `look` finds as soon as brokers answer it; its failure if that takes too long."""
+    """Result of `look` as soon as brokers answer it; its failure if that takes too long."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

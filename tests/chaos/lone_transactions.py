@@ -1,7 +1,7 @@
-"""Transactions over partitions of one replica each: when its broker is down, a marker has to wait for it.
+"""Transactions over partitions of one replica each: a marker has to wait while its broker is down.
 
-What has several replicas has another leader within seconds. Here a transaction is decided while a partition
-of it has no leader, and the coordinator that decided may be gone before that leader is back.
+A partition of several replicas has another leader within seconds. Here a transaction is decided while one of
+its partitions has no leader. The coordinator that decided may be gone before that leader is back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What goes wrong, on purpose. A fault strikes, lasts a while, and is healed.
+"""Faults of a run. A fault strikes, lasts a while, and is healed.
 
-A target is chosen by what it is at that moment (who leads, who controls), with the run's own random
-numbers, so that a seed tells which faults come in which order.
+A target is chosen by its role at that moment (leader, controller), with the run's own random numbers. So a
+seed determines the faults and their order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STORE_WAS_LOST = (
 
 @dataclass(slots=True)
 class Scene:
-    """What a nemesis can reach."""
+    """Targets of a nemesis."""
 
     cluster: Cluster
     reach: Reach
@@ -48,7 +48,7 @@ class Scene:
     stopped: list[ClusterBroker] = field(default_factory=list)
 
     def leader(self) -> ClusterBroker:
-        """Of a partition of the topic, any of them; of whoever runs if nobody leads."""
+        """Leader of any partition of the topic, or any running broker if none leads."""
         metadata = self._metadata().list_topics(self.topic, timeout=10)
         leaders = [each.leader for each in metadata.topics[self.topic].partitions.values() if each.leader > 0]
         return self._running(leaders)
@@ -104,7 +104,7 @@ def _kill_all(scene: Scene) -> None:
 
 
 def _restart_without_one(scene: Scene) -> None:
-    """What the others decide while it is down, they know only from their logs when it is back."""
+    """After a restart the broker knows decisions of the others only from their logs."""
     missing = scene.any()
     logger.info(
         "kill -9 of broker %d, then a clean stop of all others, which come back without it", missing.id

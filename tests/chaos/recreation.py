@@ -1,8 +1,8 @@
-"""A topic that is deleted and made again under its name, while groups commit offsets for it.
+"""A topic that is deleted and created again under its name, while groups commit offsets for it.
 
-Each life of the topic has groups of its own, so that what a group of a former life has in the end was never
-overwritten: it must be nothing. The offsets topic takes small batches only, so that removing the offsets of
-one life takes several.
+Each life of the topic has its own groups, so offsets of an earlier life are never overwritten: at the end
+there must be none. The offsets topic takes small batches only, so removing the offsets of one life takes
+several.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Recreating(Worker):
         changed.result(ADMIN_TIMEOUT_S)
 
     def _make_again(self) -> None:
-        """Only a creation that succeeds says that the topic was gone: a broker may not have heard of it, or
-        an answer be lost."""
+        """Only a successful creation proves that the topic was gone: a broker may not know of it yet, or a
+        response may be lost."""
         try:
             (deleted,) = self._admin.delete_topics([TOPIC]).values()
             deleted.result(ADMIN_TIMEOUT_S)
@@ -123,7 +123,7 @@ def _offsets_of(admin: AdminClient, group: str) -> list[TopicPartition]:
 
 
 def settled_offsets(reach: Reach, lives: Iterable[Life]) -> dict[str, dict[tuple[str, int], int]]:
-    """What the groups of lives that are over have once all is well: a removal may be on its way still."""
+    """Offsets of the groups of earlier lives after the faults; a removal may still be on its way."""
     groups = [group for life in lives if life.is_over for group in life.groups]
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while True:

@@ -36,7 +36,7 @@ def batches(directory: Path) -> dict[int, bytes]:
 
 
 def producers(directory: Path, topic: str, partition: int) -> dict[Place, Producer]:
-    """Who wrote each record of a partition."""
+    """Producer of each record of a partition."""
     found: dict[Place, Producer] = {}
     for batch in batches(directory).values():
         view = RecordBatch(batch)
@@ -46,7 +46,7 @@ def producers(directory: Path, topic: str, partition: int) -> dict[Place, Produc
 
 
 def differences(replicas: Mapping[int, Path]) -> list[str]:
-    """What replicas (broker id to partition directory) do not have in common."""
+    """Differences between replicas (broker id to partition directory)."""
     logs = {broker_id: batches(directory) for broker_id, directory in replicas.items()}
     reference_id, reference = next(iter(logs.items()))
     complaints = []

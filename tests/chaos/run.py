@@ -62,7 +62,7 @@ PARTITIONS = 4
 BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
 DISK_MIB = 256
 DISK_MIB_PER_MINUTE = 32
-"""What is written stays until the end, and must not fill the disks of a long run by itself."""
+"""Records stay until the end, and alone must not fill the disks of a long run."""
 SEGMENT_BYTES = 4 << 20
 """Small, so that segments are rolled. A broker that was killed reads all that was not flushed, which is
 done when a segment is rolled: with the default of a gigabyte that is the whole run."""

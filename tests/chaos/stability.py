@@ -1,9 +1,9 @@
-"""How far committed readers come once all is well: nothing may be undecided that nobody is going to decide.
+"""Last stable offsets after the faults: no transaction stays undecided.
 
 Every transaction ends: by its producer, by its timeout, or by the next producer of its transactional id. So
-when the clients have stopped, the brokers are whole and the longest timeout has passed, the last stable
-offset of every partition is its high watermark. Where it is not, the leader names the producers that hold it
-back, and the coordinators what they know of these: a transaction that no coordinator knows hangs for good.
+when the clients have stopped, the brokers run and the longest timeout has passed, the last stable offset of
+every partition is its high watermark. Where it is not, the leader names the producers that hold it back, and
+the coordinators describe their transactions. A transaction that no coordinator knows hangs for good.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PAUSE_S = 0.5
 
 
 def undecided(reach: Reach, topics: Iterable[str]) -> list[Undecided]:
-    """What is still undecided when everything has had the time to end."""
+    """Transactions that are still undecided when everything has had the time to end."""
     return insist(lambda: asyncio.run(settle(lambda: _look(reach, list(topics)), DECIDED_TIMEOUT_S)))
 
 
@@ -115,7 +115,7 @@ async def _end(leader: Channel, topic: str, partition: int, isolation_level: int
 
 
 async def _states(brokers: Iterable[Channel]) -> dict[int, str]:
-    """What coordinators say of each producer id."""
+    """State of each producer id at the coordinators."""
     found: dict[int, str] = {}
     for broker in brokers:
         answer = await broker.send(

@@ -47,7 +47,7 @@ class ClientHangs(Exception):
 
 
 class Worker:
-    """A thread that does `_step` until it is told to stop, and keeps what stopped it otherwise."""
+    """A thread that repeats `_step` until it is stopped, and keeps the error that ended it otherwise."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Worker:
             raise self.failure
 
     def where(self) -> str:
-        """What it is doing, and the errors that it met last: for whoever wonders why it is late."""
+        """Current work and last errors, to explain why the thread is late."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         stack = "".join(traceback.format_stack(frame)) if frame else "nowhere: it has ended\n"
         return f"{self.name} is at\n{stack}and met\n" + "\n".join(self._met)
@@ -195,7 +195,7 @@ class GroupReading(Worker):
             self._check_that_others_are_served()
 
     def _check_that_others_are_served(self) -> None:
-        """If the client hangs by itself, whoever comes to its group is served all the same."""
+        """If this client hangs, other members of its group are served all the same."""
         fresh = Consumer({**self._settings, "client.id": f"{self.name}-fresh"})
         fresh.subscribe([self._topic])
         deadline = time.monotonic() + SERVED_TIMEOUT_S

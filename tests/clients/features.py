@@ -1,7 +1,7 @@
-"""What a client is asked to do, and what the broker must serve before it can be asked in earnest.
+"""Features that each client is tested for, and the APIs that the broker must serve for them.
 
-A feature whose APIs the broker does not advertise is tried all the same, with little patience,
-and reported as not yet; the day they are advertised it must work, and no list has to be changed.
+A feature whose APIs the broker does not advertise is tried all the same, with short timeouts, and reported as
+not yet. Once they are advertised it must work, and no list has to be changed.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ NOT_FOR = {
         "delete-topic",
     }
 }
-"""What no test can show because the client does not administer."""
+"""Features that no test can show, because the client does not administer."""
 HEAD = """\
 # Compatibility
 

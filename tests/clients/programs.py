@@ -1,11 +1,10 @@
-"""Programs in other languages: how each is built, called and understood.
+"""Programs in other languages: how each is built and called, and how its output is read.
 
-A program is called as `program <bootstrap> <topic prefix> <feature>=<timeout in ms> ...` and
-prints one line of JSON per feature (tests/clients/go/harness says which). It is built once, in
-a copy of its sources whose name carries their digest, in a cache outside the repository; so a
-changed source is a new directory and a build that was cut short leaves nothing that looks
-finished. What is missing on this machine (a compiler, a registry) skips; what does not compile
-fails.
+A program is called as `program <bootstrap> <topic prefix> <feature>=<timeout in ms> ...` and prints one line
+of JSON per feature (tests/clients/go/harness says which). It is built once, in a copy of its sources whose
+name carries their digest, in a cache outside the repository; so a changed source is a new directory and a
+build that was cut short leaves nothing that looks finished. A missing tool on this machine (a compiler, a
+registry) skips the test; a failed compilation fails it.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ class Program:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a program said: `ok`, `failed` or `absent`, with a note."""
+    """Result of a program: `ok`, `failed` or `absent`, with a note."""
 
     version: str = ""
     results: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -144,8 +143,8 @@ def run(
     properties: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """`properties` are those of Java's clients, for programs that know how to be secured; `environment` is
-    what a program is told besides."""
+    """`properties` are those of Java's clients, for programs that support security; `environment` has further
+    settings of a program."""
     command = [*program.command, bootstrap, prefix]
     command += [f"{feature}={timeout}" for feature, timeout in timeouts_ms.items()]
     directory = program.kit.directory()

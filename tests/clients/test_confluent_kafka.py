@@ -30,7 +30,7 @@ FLUSH_TIMEOUT_S = 60.0
 
 
 class Deliveries:
-    """What the broker said about each record, in the order in which it said it."""
+    """Delivery report of each record, in order of arrival."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

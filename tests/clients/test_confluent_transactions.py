@@ -42,7 +42,7 @@ def produce(producer: Producer, topic: str, values: Sequence[str], partition: in
 def read_all(
     bootstrap: str, topic: str, *, partitions: int = 1, isolation: str = "read_committed"
 ) -> list[list[str]]:
-    """What each partition holds for a reader of this kind, up to the present end of what it may see."""
+    """Records of each partition for a reader of this kind, up to the current end of its visible records."""
     found: list[list[str]] = [[] for _ in range(partitions)]
     receiver = Consumer(
         {

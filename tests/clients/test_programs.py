@@ -26,7 +26,7 @@ DROPPED_BY_KAFKA_4 = {
     ("kafka-clients 0.11.0.3", "describe-configs"),
     ("kafka-clients 0.11.0.3", "alter-configs"),
 }
-"""What only DescribeConfigs v0 can answer, which Barnabas serves and Apache Kafka no longer does."""
+"""Questions that only DescribeConfigs v0 can answer, which Barnabas serves and Apache Kafka has removed."""
 
 OLDER_THAN_KAFKA_4_SERVES = {"kafka-clients 0.10.2.2", "kafka-clients 0.9.0.1"}
 """Clients that speak Produce 0-2 and Fetch 0-3 only."""
@@ -34,7 +34,7 @@ OLDER_THAN_KAFKA_4_SERVES = {"kafka-clients 0.10.2.2", "kafka-clients 0.9.0.1"}
 
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One that lets the first member of a group begin at once: here nobody else will join."""
+    """A broker that lets the first member of a group begin at once: here no other member joins."""
     directory = tmp_path_factory.mktemp("programs")
     with running(chosen_broker(request.config, directory, group_initial_rebalance_delay_ms=0)) as started:
         yield started

@@ -97,7 +97,7 @@ def services(calls: list[str]) -> Any:
 
 
 async def touched(api: Api, version: int) -> set[str]:
-    """What a client without rights makes a broker do."""
+    """Work of a broker for a client without rights."""
     calls: list[str] = []
     dispatcher = Dispatcher(APIS, services(calls), ManualClock(), Metrics())
     request = sample(request_class(api.key), version)

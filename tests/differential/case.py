@@ -1,4 +1,4 @@
-"""How a case is declared, and the register of all of them.
+"""Declaration of a case, and the register of all cases.
 
     @case(ApiKey.FETCH, "7+")
     def a_session_goes_on(world: World) -> Case:
@@ -6,8 +6,8 @@
         first = yield fetch(letters, session_epoch=0)
         yield fetch(letters, session_id=first.session_id, session_epoch=1)
 
-A yielded request of the API under test is sent in the version under test, one of another API in
-the newest version that both brokers speak. What comes back from `yield` is the answer or CLOSED.
+A yielded request of the API under test is sent in the version under test, one of another API in the newest
+version that both brokers speak. `yield` returns the answer or CLOSED.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CLOSED: Final = Closed()
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A request after which the next thing heard must be the answer to a later one."""
+    """A request after which the next response must be that of a later request."""
 
     request: Message
 
@@ -52,7 +52,7 @@ class Until:
 
 @dataclass(frozen=True)
 class InVersion:
-    """A request in a version of its own, whatever is under test."""
+    """A request in its own version, independent of the version under test."""
 
     request: Message
     version: int

@@ -54,7 +54,7 @@ class Accepted:
     path: re.Pattern[str]
     ours: str | None
     kafka: str | None
-    """What the two must be, as they are printed; None: anything."""
+    """Expected values of the two sides, as they are printed; None: anything."""
     reason: str
     label: str
 

@@ -1,4 +1,4 @@
-"""How far the two agree: counted by (API, version, case), printed and written at the end of a run."""
+"""Agreement of both sides, by (API, version, case), printed and written at the end of a run."""
 
 from __future__ import annotations
 

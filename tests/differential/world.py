@@ -68,7 +68,7 @@ class Side:
         return wire.WireConnection(self.broker.host, self.broker.port)
 
     def word_for(self, root: str, field_name: str, value: object) -> str | None:
-        """What stands for a value that is this side's own, in an answer of the class `root`."""
+        """Placeholder of a value that is this side's own, in a response of the class `root`."""
         own = {"host": self.broker.host, "port": self.broker.port, "cluster_id": self.cluster_id}
         words = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>"}
         return words[field_name] if field_name in own and own[field_name] == value else None
@@ -140,7 +140,7 @@ class Side:
 
 @dataclass
 class World:
-    """What a case sees of one side, in one version."""
+    """One side in one version, as a case sees it."""
 
     side: Side
     version: int

@@ -69,7 +69,7 @@ def mutate(seed: bytes, random: Random, is_text: bool) -> bytes:
 
 
 def attempt(target: Target, data: bytes, inputs: int) -> Finding | None:
-    """What is wrong with one input, if anything is."""
+    """Finding for one input, if any."""
     began_s = time.thread_time()
     try:
         target.run(data)

@@ -62,7 +62,7 @@ class Connection:
         return sent
 
     def answers(self, wait_s: float) -> list[bytes]:
-        """What has arrived, at the latest after `wait_s` of silence; Closed if nothing will."""
+        """Received bytes, at the latest after `wait_s` of silence; Closed if none will come."""
         found: list[bytes] = []
         while not found:
             ready, _, _ = select.select([self._socket], [], [], wait_s)

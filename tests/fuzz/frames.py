@@ -39,7 +39,7 @@ class Drawing:
         self.bits = random.getrandbits
         self.pool = pool
         self.large = large
-        """How often a request is."""
+        """Frequency of a request."""
         self.is_large = False
 
 

@@ -17,7 +17,7 @@ BEGIN, END = "<!-- planted bugs: begin -->", "<!-- planted bugs: end -->"
 
 
 def hunt(bug: Bug, seed: int) -> str | None:
-    """How many inputs or requests it took; None if the bug was not caught."""
+    """Number of inputs or requests until the bug was caught; None if it was not."""
     sizes = ["--inputs", "5000000", "--requests", "0"]
     if bug in BROKERS:
         sizes = ["--inputs", "0", "--requests", "60000"]

@@ -35,7 +35,7 @@ REBALANCES_MS = (10_000, 60_000, 60_000, 0, 0, 1, -2, -(2**31), 2**31 - 1)
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\6fuzz-a\xff\xff\xff\xff"
 ASSIGNMENT = b"\0\1\0\0\0\1\0\6fuzz-a\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
 EDGE = 0.06
-"""How often one field of a request is drawn like those of any message."""
+"""Share of requests in which one field is drawn like those of any message."""
 OUT, JOINED, STABLE = "out", "joined", "stable"
 
 Drawn = tuple[ApiKey, int, Any]
@@ -179,7 +179,8 @@ class Cast:
             self._members[slot] = kind(random, group if kind is ClassicMember else "group-d", instance)
 
     def draw(self, random: Random, pool: Pool) -> list[tuple[int, Drawn]]:
-        """What the members of one turn send, by their slots: some, in any order, that wait for no answer."""
+        """Requests of the members of one turn, by their slots: some, in any order, that wait for no
+        response."""
         found: list[tuple[int, Drawn]] = []
         free = [slot for slot in self._members if slot not in self._waits]
         for slot in random.sample(free, random.randint(0, len(free))):

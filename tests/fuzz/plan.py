@@ -40,7 +40,7 @@ LAST_MS = 2
 
 
 class Rates(NamedTuple):
-    """How often parts of a sequence come, and how long its pauses are."""
+    """Frequencies of the parts of a sequence, and lengths of its pauses."""
 
     scenes: float = 0.5
     """Of scenes among windows."""

@@ -43,7 +43,7 @@ class Prober:
             self._waits.append(Wait(*map(float, line.split())))
 
     def taken(self) -> list[Wait]:
-        """Waits since the last call; each is told once."""
+        """Waits since the last call; each is reported once."""
         found, self._waits = self._waits, []
         return found
 

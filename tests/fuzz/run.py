@@ -1,6 +1,6 @@
 """`python -m tests.fuzz.run`: decoders, then sequences, for so many inputs and requests or for so long.
 
-What is found is made smaller, told, and kept as a file in `kept`, which tests play again.
+A finding is shrunk, reported, and kept as a file in `kept`, which tests play again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Steps on their way to a broker: many at a time over several connections, with answers matched to requests.
 
 Steps are sent up to the next pause before their answers are waited for. JoinGroup and SyncGroup may wait for
-other members, so their connections hold up nobody; one that stays silent too long is closed, as clients do.
+other members, so their connections delay no other; one that stays silent too long is closed, as clients do.
 """
 
 from __future__ import annotations

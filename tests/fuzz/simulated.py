@@ -2,11 +2,11 @@
 
 A run follows from its seed alone, so what it finds can be played again exactly. Sessions, rebalances and
 transactions run out within one sequence, as a minute of virtual time costs nothing. One whole broker serves,
-without users: everybody may do everything, so requests that change the broker's settings are left out.
+without users. Every client may do everything, so requests that change the broker's settings are left out.
 
-Its judges: every answer can be read and is no error of ours; every request that waits for nobody is answered;
-no task ends with an error and no error is logged; after each restart, in order or by SIGKILL, memory equals a
-replay of the logs.
+Its judges: every answer can be read and is no error of ours; every request that need not wait for other
+members is answered; no task ends with an error and no error is logged; after each restart, in order or by
+SIGKILL, memory equals a replay of the logs.
 """
 
 from __future__ import annotations
@@ -200,7 +200,8 @@ class SimulatedSequence:
         connection.transport.write(wire.framed(step.frame))
 
     async def _gather(self, pause_s: float) -> None:
-        """Until everything is answered that waits for nobody, and for the pause at least."""
+        """Until every request is answered that need not wait for other members, and for the pause at
+        least."""
         began_s = self._loop.now_s
         while True:
             self._take()

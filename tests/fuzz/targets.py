@@ -1,8 +1,8 @@
 """Everything that reads bytes or text from a peer, a client, a disk or a user: the targets of the fuzzer.
 
 A target is a function of some bytes that raises one of its own errors or returns. Any other exception is a
-finding, and so is an input that takes more than `SPENT_S_MAX` of the processor. What is read is also written
-again, where there is an encoder, and read once more: both must agree.
+finding, and so is an input that takes more than `SPENT_S_MAX` of the processor. Where there is an encoder,
+the decoded value is encoded and decoded again: both must agree.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ RECORD_REFUSALS = (
     *(MalformedMessage, KafkaError, struct.error),
     *(group_records.UnknownRecord, transaction_records.UnknownRecord, ValueError),
 )
-"""A loader sets a record aside whatever it raises, so these need no class of their own."""
+"""A loader sets a record aside after any error, so these need no class of their own."""
 
 
 def group_record_seeds(random: Random) -> Iterator[bytes]:

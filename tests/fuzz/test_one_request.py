@@ -1,4 +1,4 @@
-"""One request of many elements does not make a broker grow, whatever its answer is."""
+"""One request of many elements does not make a broker grow, for any response."""
 
 from __future__ import annotations
 

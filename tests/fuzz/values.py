@@ -1,7 +1,7 @@
 """Values for any field of any message, from its declaration: mostly plausible, often at an edge.
 
 Numbers are negative, zero or as large as their field; text is empty, long, repeated, of another user; arrays
-are empty, repeat an element, or are large. How often is up to `Random`, which is the only source of chance:
+are empty, repeat an element, or are large. `Random` decides how often. It is the only source of chance, so
 the same seed gives the same messages.
 """
 

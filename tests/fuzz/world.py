@@ -1,7 +1,7 @@
 """The broker under the fuzzer: a process of its own with users, rights and a hidden corner.
 
 `alice` may do everything with names that begin as hers do; `mallory` may do nothing; `admin` prepares.
-Topics, groups and transactions called `hidden-…` belong to nobody but the administrator.
+Topics, groups and transactions called `hidden-…` belong to the administrator alone.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class World:
 
 
 def grant(world: World) -> None:
-    """Alice's rights; whatever a sequence did to them is undone."""
+    """Alice's rights, restored after any change by a sequence."""
     rules = [
         (TOPIC, "fuzz", PREFIXED, ALL),
         (GROUP, "group", PREFIXED, ALL),

@@ -48,7 +48,7 @@ class KafkaNode(KafkaBroker):
         raise RuntimeError(f"node {self.id} of Apache Kafka did not become ready:\n{self.output_text()}")
 
     def terminate(self) -> None:
-        """SIGTERM: a controlled shutdown, awaited. Without a quorum it would wait for one in vain."""
+        """SIGTERM: a controlled shutdown, awaited. Without a quorum it would never end."""
         assert self._process is not None
         self._process.stop()
 

@@ -62,7 +62,7 @@ class Part:
         yield from ()
 
     async def look(self, stage: Stage) -> None:
-        """Everybody has stopped, and all is mended."""
+        """All clients have stopped, and everything is repaired."""
 
     def complaints(self) -> list[str]:
         return []

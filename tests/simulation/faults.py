@@ -231,7 +231,7 @@ def _descriptors(around: Surroundings, fault: Fault) -> None:
 
 
 def _corrupt(around: Surroundings, fault: Fault) -> None:
-    """Nobody may get the damaged record, be it a reader or another replica. Then the replica is replaced."""
+    """No reader and no other replica may get the damaged record. Then the replica is replaced."""
     machine = around.machine(fault.machine)
     if around.has_only_copy(fault.machine):
         return

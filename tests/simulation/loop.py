@@ -220,7 +220,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ready.extend(handles)  # type: ignore[attr-defined]
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps who had to be woken."""
+        """No sleeping thread needs to be woken."""
 
     def _process_events(self, events: Any) -> None:
         """There are none."""

@@ -150,7 +150,7 @@ class End:
         self.on_change()
 
     def finish(self) -> None:
-        """Close in order: what was sent still arrives."""
+        """Close in order: sent bytes still arrive."""
         if not self.is_closed:
             self.is_closed = True
             if not self.is_reset:
@@ -390,4 +390,4 @@ class _NoOptions:
 
 
 def _ignore() -> None:
-    """Nobody looks at this end."""
+    """No process reads this end."""

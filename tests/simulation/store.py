@@ -237,7 +237,7 @@ class Store:
         return results
 
     def spoil(self, path: str, data: bytes) -> None:
-        """Somebody else writes over a node, if it is there."""
+        """Another client overwrites a node, if it exists."""
         if path in self.tree.nodes:
             self._network.trace.tell(f"somebody writes {data!r} into {path}")
             transaction = self.tree.prepare([SetData(path, data, ANY_VERSION)], 0, self._now_ms())
@@ -333,7 +333,7 @@ class Link:
 
     @property
     def refusal(self) -> str | None:
-        """Everybody may come in."""
+        """Every session may connect."""
         return None
 
     def start(self) -> None:

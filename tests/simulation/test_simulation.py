@@ -1,4 +1,4 @@
-"""The same seed is the same run, what was found stays mended, and a planted bug is caught."""
+"""The same seed is the same run, earlier findings stay fixed, and a planted bug is caught."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""How much memory a task takes does not depend on how much there is to read or write.
+"""Memory of a task does not depend on the amount of data to read or write.
 
-Python workers are reused from task to task, and the system keeps a process's largest size (VmHWM),
-which is set back before each measurement: whatever a large backlog takes beyond what a small one takes
-shows there.
+Python workers are reused from task to task, and the system keeps a process's largest size (VmHWM), which is
+reset before each measurement. So any memory that a large backlog takes beyond a small one shows there.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 MB = 1 << 20
 SMALL_MB, LARGE_MB = 20, 400
 GROWTH_MB_MAX = 48
-"""What the allocator's moods and Python's caches make up; a tenth of the backlog is far more than that."""
+"""Noise of the allocator and of Python's caches; a tenth of the backlog is far more than that."""
 VALUE_BYTES = 1_000
 
 

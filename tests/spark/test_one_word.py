@@ -1,4 +1,4 @@
-"""What Spark's guide to its own Kafka connector does, with one word changed.
+"""Examples of Spark's guide to its own Kafka connector, with one word changed.
 
 Each of these runs with `format("kafka")` where that connector is on the class path, and with
 `format("barnabas")`: the results are the same.
@@ -40,7 +40,7 @@ class World(NamedTuple):
         return self.spark.readStream.format(word).option("kafka.bootstrap.servers", self.servers)
 
     def drained(self, df: DataFrame, *columns: str) -> list[Any]:
-        """What a stream gives until all that is there is read."""
+        """Rows of a stream until everything is read."""
         name = f"seen_{abs(hash((id(df), columns)))}"
         query = (
             df.selectExpr(*columns)

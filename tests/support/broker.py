@@ -131,7 +131,7 @@ class BarnabasBroker:
 
 @contextmanager
 def running(broker: Broker) -> Iterator[Broker]:
-    """Started on entry, gone on exit, whatever the block did to it in between."""
+    """Started on entry, gone on exit, also if the block stopped or killed it."""
     broker.start()
     try:
         yield broker
@@ -152,7 +152,7 @@ def barnabas_broker(data_directory: Path, **settings: object) -> Iterator[Barnab
 
 
 def partition_directory(broker: Broker, topic: str, partition: int = 0) -> Path:
-    """Where a broker keeps a partition, whatever it nests inside its data directory."""
+    """Directory of a partition, at any depth of the broker's data directory."""
     found = sorted(broker.data_directory.rglob(f"{topic}-{partition}"))
     assert len(found) == 1, f"{topic}-{partition}: {found or 'nowhere'} in {broker.data_directory}"
     return found[0]

@@ -40,7 +40,7 @@ class Member(Broker, Protocol):
 
 
 class Brokers(Protocol):
-    """What `tests.support.cluster.Cluster` and `tests.peers.kafka_cluster.KafkaCluster` share."""
+    """Common part of `tests.support.cluster.Cluster` and `tests.peers.kafka_cluster.KafkaCluster`."""
 
     @property
     def brokers(self) -> Sequence[Member]: ...
@@ -53,7 +53,7 @@ class Brokers(Protocol):
 
 
 class AnyCluster:
-    """The brokers, and what one asks of them whatever they are."""
+    """The brokers, and the requests that work with either kind."""
 
     def __init__(self, name: str, brokers: Brokers, controller_id: Callable[[], int]) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class AnyCluster:
         configs: Mapping[str, object] | None = None,
         in_sync: bool = True,
     ) -> None:
-        """Made, led, known to every live broker and, unless told otherwise, all in sync."""
+        """Created, led, known to every live broker and, by default, all in sync."""
         body = topology.create_topics_body(
             topic,
             partitions=partitions,

@@ -21,7 +21,7 @@ from tests.support.waiting import PATIENCE_S
 TopicFactory = Callable[..., str]
 _topic_numbers = itertools.count()
 RETRIABLE = frozenset({3, 5, 6})
-"""A topic that was just made may be unknown, leaderless or led by nobody here for a moment."""
+"""A topic that was just created may be unknown or without a leader here for a moment."""
 
 
 def chosen_broker(config: pytest.Config, directory: Path, **settings: object) -> Broker:

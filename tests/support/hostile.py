@@ -218,7 +218,7 @@ def _splice(data: bytearray, other: bytes, random: Random) -> None:
 
 
 def _raise_count(data: bytearray, _: bytes, random: Random) -> None:
-    """What may be a length or a count becomes an extreme one."""
+    """A possible length or count becomes an extreme one."""
     extreme = random.choice(
         (
             b"\x7f\xff\xff\xff",

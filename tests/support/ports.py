@@ -18,7 +18,7 @@ _chance = random.Random(os.urandom(8))
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port below the range of outgoing connections that nobody listens on now."""
+    """A port below the range of outgoing connections on which no process listens now."""
     for _ in range(1_000):
         port = _chance.randrange(FIRST, LAST)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -73,7 +73,7 @@ class _MemoryFile:
         self._shadow: RealFile | None = None
 
     def fileno(self) -> int:
-        """For `sendfile`: a real file that nobody else sees, with what this one holds now."""
+        """For `sendfile`: a private real file with the current content."""
         self._files.check("read", self._path, self._life)
         if self._shadow is None:
             descriptor, name = tempfile.mkstemp()
@@ -175,7 +175,7 @@ class PowerCutFiles:
         return False
 
     def corrupt(self, path: str, position: int) -> None:
-        """A sector goes bad: one bit of a byte is another, on the disk and for whoever reads it."""
+        """A sector goes bad: one bit of a byte changes, on the disk and for every reader."""
         content = self._content(path)
         content.now[position] ^= 0x10
         if position < len(content.durable):

@@ -37,7 +37,7 @@ class Proxy:
             writer.transport.abort()
 
     def lose_replies(self) -> None:
-        """Requests reach the server, and its answers nobody, until `heal`."""
+        """Requests reach the server, and its responses are lost, until `heal`."""
         self._replies_pass = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,7 +1,7 @@
-"""A cluster of real processes that is reached by SASL inside TLS only, with rules: what makes it one.
+"""A cluster of real processes with SASL inside TLS only, and access rules.
 
-Brokers and users log in by PLAIN. Each broker has a certificate of its own, which can be issued anew while it
-runs. `CLIENT` has all rights by rules; `ADMIN` and the brokers have them by being super users.
+Brokers and users log in by PLAIN. Each broker has its own certificate, which can be renewed while it runs.
+`CLIENT` has all rights by rules; `ADMIN` and the brokers have them as super users.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RULES_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Reach:
-    """How clients get to a cluster: librdkafka's properties, and what our own channels are opened with."""
+    """Settings of clients of a cluster: librdkafka's properties, and those of our own channels."""
 
     properties: Mapping[str, Any]
     security: Secured = PLAINTEXT
@@ -70,7 +70,7 @@ class Security:
         }
 
     def issue(self, broker_id: int) -> int:
-        """A new certificate for a broker, in the place of the former; its serial number."""
+        """Replace the certificate of a broker; returns its serial number."""
         issued = self.authority.issue_cert(*self.hosts, common_name=f"broker-{broker_id}")
         fresh = self._store(broker_id).with_suffix(".new")
         issued.private_key_and_cert_chain_pem.write_to_path(str(fresh))

@@ -30,6 +30,6 @@ def log_config(**values: Any) -> LogConfig:
 
 
 def unlimited() -> ClientQuotas:
-    """What a broker has where no quota is set."""
+    """Quota settings of a broker without quotas."""
     nothing_is_read: Any = None
     return ClientQuotas(ClientEntities(nothing_is_read), broker_config(), ManualClock(), Metrics())

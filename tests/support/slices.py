@@ -15,7 +15,7 @@ from barnabas.storage.log.time_search import TimestampAndOffset, search_by_time,
 
 
 def in_one_go(result: Any) -> Any:
-    """What a generator returns; anything else is the result already."""
+    """Return value of a generator; anything else is the result already."""
     return run_to_end(result) if isinstance(result, Generator) else result
 
 

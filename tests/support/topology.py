@@ -1,6 +1,6 @@
-"""What a cluster says of itself: brokers, leaders, replicas, by Metadata v1 read by hand.
+"""View of a cluster by Metadata v1, decoded by hand: brokers, leaders, replicas.
 
-`view` asks one broker; that another may say something else for a moment is what many tests are about.
+`view` asks one broker. Another broker may answer differently for a moment, which many tests are about.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ClusterView:
 
 
 def view(host: str, port: int, topics: Sequence[str] | None = None) -> ClusterView:
-    """`None` asks for all topics. Raises OSError or EOFError where nobody answers."""
+    """`None` asks for all topics. Raises OSError or EOFError where no broker answers."""
     body = ALL_TOPICS if topics is None else array([string(topic) for topic in topics])
     with wire.WireConnection(host, port, timeout_s=ATTEMPT_S) as connection:
         return _read(connection.ask(wire.METADATA, wire.METADATA_VERSION, body))

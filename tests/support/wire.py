@@ -275,6 +275,6 @@ class WireConnection:
 
 
 def broker_count(host: str, port: int) -> int:
-    """How many brokers a metadata answer names; asks about no topic, so creates none."""
+    """Number of brokers in a metadata response; names no topic, so creates none."""
     with WireConnection(host, port, timeout_s=ATTEMPT_S) as connection:
         return connection.ask(METADATA, METADATA_VERSION, array([])).number("i")

@@ -1,7 +1,7 @@
 """Records of every kind into one partition, and a reader that checks them all.
 
-Every codec, plain and idempotent producers, keys, headers, tombstones, and enough of it that
-segments of one megabyte roll. What the broker acknowledged is what the log must hold.
+Every codec, plain and idempotent producers, keys, headers, tombstones, and enough of it that segments of one
+megabyte roll. The log must hold exactly the acknowledged records.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A real ZooKeeper for the suites: one server for all tests of a run, a chroot for each test.
 
-`running_zookeeper(directory)` is a server of its own, for tests that kill, restart or pause it. The
-fixtures `zookeeper_server` (one for the whole run) and `zookeeper` (a fresh chroot in it, as a connect
-string) are for everybody else; a conftest imports those it wants to offer. Where Java or PySpark
-is missing, whatever needs them is skipped with the reason.
+`running_zookeeper(directory)` is a server of its own, for tests that kill, restart or pause it. The fixtures
+`zookeeper_server` (one for the whole run) and `zookeeper` (a fresh chroot in it, as a connect string) are for
+all other tests; a conftest imports those it wants to offer. Where Java or PySpark is missing, tests that need
+them are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ZooKeeper:
         return self._server.connect
 
     def chroot(self) -> str:
-        """HOST:PORT/chroot, with a chroot that nobody has had."""
+        """HOST:PORT/chroot, with a chroot that was never used."""
         return f"{self.connect}/test-{os.getpid()}-{next(self._chroots)}"
 
     @property

@@ -41,7 +41,7 @@ def one_cluster(
 
 @pytest.fixture
 def three(one_cluster: AnyCluster) -> Iterator[AnyCluster]:
-    """All three running, whatever the test before did to them."""
+    """All three brokers running, after any faults of the previous test."""
     yield one_cluster
     for broker in one_cluster.brokers:
         if not broker.is_running:

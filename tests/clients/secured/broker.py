@@ -1,8 +1,8 @@
-"""One broker that asks everybody who they are, in every way that it offers, and how clients answer.
+"""One broker on which every client authenticates, with each mechanism, and the settings of the clients.
 
-Two listeners: SSL, which asks for a certificate, and SASL_SSL with each mechanism. An authorizer goes by
-rules, which let users do everything with what begins with `secured`. A session lasts two seconds, so that
-whoever stays longer authenticates again.
+Two listeners: SSL, which asks for a certificate, and SASL_SSL with each mechanism. The access rules let users
+do everything with resources whose names begin with `secured`. A session lasts two seconds, so that longer
+connections authenticate again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Secured:
         return self.directory / "token"
 
     def java_environment(self, login: str) -> dict[str, str]:
-        """A JVM reads a token from no file that it was not told of when it began."""
+        """A JVM reads a token only from a file that was named at its start."""
         if login != BEARER:
             return {}
         allowed = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
@@ -105,7 +105,7 @@ class Secured:
         return found | {"sasl.username": user, "sasl.password": password}
 
     def python(self, login: str) -> dict[str, Any]:
-        """What kafka-python and aiokafka have in common; a token is shown by a class of their own."""
+        """Common settings of kafka-python and aiokafka; a token is shown by a class of their own."""
         context = ssl.create_default_context(cafile=self.ca)
         if login == TLS:
             context.load_cert_chain(self.certificate)

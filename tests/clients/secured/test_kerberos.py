@@ -32,7 +32,7 @@ class Kerberized:
 
 @pytest.fixture(scope="module")
 def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberized]:
-    """Whoever has a ticket may do everything; a session lasts two seconds."""
+    """A client with a ticket may do everything; a session lasts two seconds."""
     with (
         running_kerberos(tmp_path_factory.mktemp("kerberos")) as kerberos,
         pytest.MonkeyPatch.context() as env,

@@ -47,7 +47,7 @@ def is_settled(answer: Any) -> bool:
 
 
 def is_assigned(answer: Any) -> bool:
-    """Kafka's coordinator hears of a new topic a moment after its creator."""
+    """Kafka's coordinator learns of a new topic a moment after its creator."""
     return is_settled(answer) and bool(answer.assignment and answer.assignment.topic_partitions)
 
 

@@ -1,6 +1,6 @@
-"""What a transaction does to partitions: WriteTxnMarkers (27), TxnOffsetCommit (28).
+"""Effects of a transaction on partitions: WriteTxnMarkers (27), TxnOffsetCommit (28).
 
-A marker for unknown partitions alone beside other markers is no case: Kafka does not answer it.
+A marker for unknown partitions alone, beside other markers, is no case: Kafka does not answer it.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def settled_group(group: str) -> Case:
 
 
 def begun_with_group(world: World, group: str) -> Any:
-    """Before version 5 a transaction must be told of the group first."""
+    """Before version 5 the group is added to the transaction first."""
     yield from settled_group(group)
     owner = yield from begun(world)
     if world.version < NEW_COMMIT:

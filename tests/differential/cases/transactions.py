@@ -76,7 +76,7 @@ def parts(*topics: tuple[Topic, Sequence[int]]) -> list[AddPartitionsToTxnTopic]
 
 
 def old_add(owner: Owner, *topics: tuple[Topic, Sequence[int]]) -> InVersion:
-    """As a producer before KIP-890 adds partitions, whatever is under test."""
+    """Adds partitions as a producer before KIP-890 does, independent of the version under test."""
     return InVersion(_old_add(owner, *topics), OLD_ADD)
 
 

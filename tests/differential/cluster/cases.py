@@ -1,4 +1,4 @@
-"""What three brokers are asked: who leads, where replicas are, moves, elections, and the wrong broker."""
+"""Cases for three brokers: leaders, replicas, reassignments, elections, and requests to the wrong broker."""
 
 from __future__ import annotations
 

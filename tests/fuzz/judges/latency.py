@@ -1,6 +1,6 @@
-"""Another client's requests are answered within a bound, whatever the fuzzer sends.
+"""Other clients' requests are answered within a bound during any input of the fuzzer.
 
-The bound is on what the broker computed meanwhile, not on the clock of a shared machine (`prober`).
+The bound is on the broker's processor time, not on the clock of a shared machine (`prober`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The log has no traceback, no error, and no more lines than its limits allow, whatever clients send."""
+"""The log has no traceback, no error, and no more lines than its limits allow, for any requests of
+clients."""
 
 from __future__ import annotations
 

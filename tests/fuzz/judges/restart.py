@@ -52,7 +52,7 @@ class Transaction(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a broker says of its coordinators."""
+    """State of a broker's coordinators."""
 
     offsets: Offsets
     groups: dict[str, Group]

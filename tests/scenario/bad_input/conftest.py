@@ -13,7 +13,7 @@ from tests.support.wire import WireConnection, batch
 __all__ = ["bootstrap", "broker", "new_topic", "topic"]
 
 RESIDENT_GROWTH_BYTES_MAX = 64 << 20
-"""What handling garbage may cost a broker for good; the inputs claim gigabytes."""
+"""Permanent cost of garbage for a broker; the inputs claim gigabytes."""
 
 
 @pytest.fixture

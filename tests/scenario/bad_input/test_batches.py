@@ -1,4 +1,4 @@
-"""Batches that must not enter a log, and what their sender is told.
+"""Batches that must not enter a log, and the error code for each.
 
 Where Apache Kafka answers with another code than our table, it is named: both refuse.
 """

@@ -1,4 +1,5 @@
-"""How answers leave: under the number of their request, in its order, and records straight from the file."""
+"""Responses have the correlation id of their request and leave in order, with records straight from the
+file."""
 
 from __future__ import annotations
 

@@ -191,7 +191,8 @@ async def keys_that_change_nothing(
 
 
 def test_every_dynamic_key_of_a_broker_has_a_reader() -> None:
-    """What Kafka lets change and has no meaning here says so in its row, and is not changed below."""
+    """A key that Kafka lets change and that has no meaning here says so in its row, and is not changed
+    below."""
     read = READ_BY_COMPONENTS.keys() | READ_BY_LOGS.keys()
     assert DYNAMIC.keys() - WITHOUT_EFFECT <= read
     assert READ_BY_COMPONENTS.keys() <= DYNAMIC.keys()

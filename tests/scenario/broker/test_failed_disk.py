@@ -178,7 +178,7 @@ async def test_a_broker_whose_last_disk_is_full_says_so_and_stops(
     broker = client.broker
     serving = asyncio.create_task(serve_broker(broker, asyncio.Event()))
     async with asyncio.timeout(60):
-        while broker.lifecycle.state is not BrokerState.RUNNING:  # noqa: ASYNC110 - it tells nobody
+        while broker.lifecycle.state is not BrokerState.RUNNING:  # noqa: ASYNC110 - there is no event to await
             await asyncio.sleep(0.01)
         client.channel = await Channel.connect(client.address)
         assert await client.create_topic("topic") == 0

@@ -1,4 +1,4 @@
-"""What a reader is told over a socket: when, how much, and how far."""
+"""Fetch responses over a socket: their time, their size and their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a broker comes up and goes down: in order, once, and as the same broker as before."""
+"""Start and stop of a broker: in order, once, and as the same broker as before."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_parts_start_in_order_and_stop_in_reverse(
 async def test_parts_of_a_member_of_a_cluster_start_in_order_and_stop_in_reverse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The controller tells its own broker by a call, before anybody else can ask; and goes first."""
+    """The controller notifies its own broker by a call, before any client can ask, and stops first."""
     order: list[str] = []
     up = [
         (wiring, "open_coordination", "coordination store"),
@@ -185,7 +185,7 @@ def joining(member_id: str = "") -> JoinGroupRequest:
 async def test_who_waits_when_the_broker_stops_is_answered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The first member waits for others, the fetch for records: nobody else will come."""
+    """The first member waits for others, the fetch for records; neither will come."""
     monkeypatch.setattr(wiring, "DRAIN_MS_MAX", 1_000.0)  # at its end whoever waits is cut off
     each = InProcessBroker(
         [tmp_path],
@@ -294,7 +294,7 @@ async def test_a_clean_shutdown_notes_the_epoch_of_the_last_session(
         await expire_session(session)
         renew_session(session)
         async with asyncio.timeout(60):
-            while member.registration.registered_epoch() is None:  # noqa: ASYNC110 - it tells nobody
+            while member.registration.registered_epoch() is None:  # noqa: ASYNC110 - there is no event to await
                 await asyncio.sleep(0.01)
         after = member.registration.broker_epoch
         await each.stop()

@@ -1,4 +1,4 @@
-"""What an operator sees over HTTP after real requests."""
+"""Metrics page over HTTP after real requests."""
 
 from __future__ import annotations
 

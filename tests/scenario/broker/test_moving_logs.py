@@ -36,7 +36,7 @@ def homes(*directories: Path) -> list[Path]:
 
 async def until_in(target: Path, other: Path) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while homes(target, other) != [target]:  # noqa: ASYNC110 - files tell nobody
+        while homes(target, other) != [target]:  # noqa: ASYNC110 - files have no event to await
             await asyncio.sleep(0.01)
 
 
@@ -105,7 +105,7 @@ async def test_a_crash_between_the_names_keeps_the_copy(tmp_path: Path) -> None:
         assert homes(one, two) == [target]
         assert await broker.read_all("topic") == [b"value"]
         async with asyncio.timeout(PATIENCE_S):
-            while list(target.glob("*-future")):  # noqa: ASYNC110 - files tell nobody
+            while list(target.glob("*-future")):  # noqa: ASYNC110 - files have no event to await
                 await asyncio.sleep(0.01)
 
 

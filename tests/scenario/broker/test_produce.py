@@ -1,4 +1,4 @@
-"""What a producer is told, partition by partition."""
+"""Produce responses, partition by partition."""
 
 from __future__ import annotations
 

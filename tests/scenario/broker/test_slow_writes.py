@@ -1,4 +1,4 @@
-"""A disk that takes long to write large records keeps their producer waiting, and nobody else."""
+"""A disk that takes long to write large records delays their producer, and no other client."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_records_that_cannot_be_kept_are_refused(
 async def test_only_who_shares_the_broker_is_written_for_by_a_thread(
     broker: InProcessBroker, files: PowerCutFiles, channel: Channel
 ) -> None:
-    """To hand a write over costs more than the write, which delays nobody where nobody else is served."""
+    """Handing a write over costs more than the write, which delays no client if no other is served."""
     writers: list[bool] = []
 
     def note(operation: str, path: str) -> None:

@@ -1,5 +1,5 @@
-"""A broker that is told to stop while it starts: at every step it leaves off, gives everything back, and
-can be started again."""
+"""A broker that is stopped while it starts: at every step it ends, releases everything, and can be started
+again."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TOPIC = "survivor"
 ACKNOWLEDGED_PER_CYCLE = 2_000
 PROGRESS_TIMEOUT_S = 120.0
 RUN_ON_S_MAX = 0.3
-"""How much longer than the awaited progress a cycle may last: kills come at no particular moment."""
+"""Longest time of a cycle beyond the awaited progress: kills come at no particular moment."""
 
 
 class Acknowledged:

@@ -47,7 +47,7 @@ async def test_heartbeats_keep_a_member_and_call_it_back_to_join(
             GroupMember(other, "group", "topic") as second,
         ):
             assert await first.join() == [0, 1]
-            while heartbeats_of(broker) < 3:  # noqa: ASYNC110 - the broker counts, and tells nobody
+            while heartbeats_of(broker) < 3:  # noqa: ASYNC110 - the counter has no event to await
                 await asyncio.sleep(0.01)
             assert not first.must_rejoin.is_set()
             joining = asyncio.create_task(second.join())

@@ -1,9 +1,9 @@
 """A data directory written by Apache Kafka is opened and served by Barnabas.
 
-What a partition needs is in its own directory: records, indexes, producer snapshot, leader epochs, and
-the topic's id in `partition.metadata`. So the broker adopts partition directories that its coordination
-store does not know: topic name and partition number from the directory's name, id from the file. Here
-Kafka's cluster metadata is not in the directory; `test_kafka_settings_survive` is about the settings in it.
+All parts of a partition are in its own directory: records, indexes, producer snapshot, leader epochs, and the
+topic's id in `partition.metadata`. So the broker adopts partition directories that its coordination store
+does not know: topic name and partition number from the directory's name, id from the file. Here Kafka's
+cluster metadata is not in the directory; `test_kafka_settings_survive` is about the settings in it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ async def all_described(bootstrap: str) -> dict[str, dict[str, str | None]]:
 
 
 async def keep_by_default(bootstrap: str) -> None:
-    """What `inheriting` inherits: a setting of all brokers, made at run time."""
+    """Inherited setting of `inheriting`: of all brokers, made at run time."""
     async with ClusterClient(
         [Endpoint.parse(bootstrap)], clock=SystemClock(), randomness=random.Random(1)
     ) as cluster:

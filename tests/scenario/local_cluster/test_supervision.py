@@ -1,4 +1,4 @@
-"""A supervised cluster whose brokers follow a script: who is started, started again and stopped, and when."""
+"""A supervised cluster whose brokers follow a script: starts, restarts and stops, and their times."""
 
 from __future__ import annotations
 

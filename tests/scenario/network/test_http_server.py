@@ -63,7 +63,7 @@ async def served(
 
 
 async def ask(port: int, request: bytes) -> bytes:
-    """What comes back until the server closes."""
+    """Received bytes until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     async with asyncio.timeout(60):

@@ -268,7 +268,7 @@ async def test_frames_are_writable_and_their_neighbours_are_out_of_reach() -> No
 
 
 async def test_the_loop_looks_for_more_where_requests_follow_each_other() -> None:
-    """What is not a whole request is none (`network.busy_poll`)."""
+    """A part of a request does not count as one (`network.busy_poll`)."""
     async with serving(echo) as served:
         looks: list[Callable[[], None]] = []
         served.server.busy_poll = BusyPoll(looks.append, served.clock, patience_ms=0.1)

@@ -295,7 +295,7 @@ async def test_a_port_scan_leaves_nothing_behind(tmp_path: Path, caplog: pytest.
 
 
 async def test_a_client_that_is_gone_before_its_greeting_is_read(tmp_path: Path) -> None:
-    """What it had sent is still there to be seen, and Python's TLS closes the descriptor over it."""
+    """Its sent bytes can still be read, and Python's TLS closes the descriptor before that."""
     with no_descriptor_leaks():
         async with serving_tls(echo, tmp_path) as tls:
             for _ in range(4):

@@ -1,8 +1,8 @@
 """Attempts at the tasks of a batch, one after the other and side by side, without Spark.
 
-What Spark does is done by hand here: it hands the writer to the tasks, runs each as often as it likes,
-and commits with one result for each task. The rows of an attempt come in an order of its own, as they
-do from a shuffle, and two attempts need not even compute the same rows.
+The test plays the part of Spark: it hands the writer to the tasks, runs each any number of times, and commits
+with one result for each task. The rows of an attempt come in an order of its own, as they do from a shuffle,
+and two attempts need not even compute the same rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the Spark connector does where there is no broker, or no topic."""
+"""The Spark connector without a broker, or without a topic."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_query_that_runs_waits_and_says_so() -> None:
 
 
 def test_patience_is_not_multiplied(nobody: str) -> None:
-    """What waits inside what waits would wait for the square of it."""
+    """A retry inside a retry would wait for the square of the time."""
     host, _, port = nobody.rpartition(":")
     asked = 0
 

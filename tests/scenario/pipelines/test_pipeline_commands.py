@@ -1,4 +1,4 @@
-"""`barnabas pipeline` beside a service, as people use it: what is said, what is kept, what is gone."""
+"""`barnabas pipeline` beside a service, as people use it: output, stored pipelines, deleted pipelines."""
 
 from __future__ import annotations
 

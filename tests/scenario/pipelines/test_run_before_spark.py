@@ -1,4 +1,4 @@
-"""What `barnabas pipeline run` can say without Spark it says at once, in a line, with an exit code."""
+"""Errors of `barnabas pipeline run` that need no Spark come at once, in a line, with an exit code."""
 
 from __future__ import annotations
 

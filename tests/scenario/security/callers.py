@@ -1,6 +1,6 @@
-"""Two callers of one broker that nobody has to authenticate to: rules tell them apart by their addresses.
+"""Two callers of one broker without authentication: rules distinguish them by their addresses.
 
-The administrator speaks from one loopback address and may do everything; whoever is tested speaks from
+The administrator speaks from one loopback address and may do everything; the tested client speaks from
 another and has the rights that a test gives it.
 """
 
@@ -107,7 +107,8 @@ async def create(channel: Channel, bindings: Iterable[AclBinding]) -> list[int]:
 
 
 async def until_known(channel: Channel, count: int, host: str = CALLER_HOST) -> None:
-    """Wait until the broker goes by so many rules for a host; Apache Kafka's hear of them by the way."""
+    """Wait until the broker applies so many rules for a host; Apache Kafka's brokers read them with a
+    delay."""
     request = DescribeAclsRequest(
         resource_type_filter=1,
         resource_name_filter=None,

@@ -1,7 +1,7 @@
 """A request for each row of the table of rights: one for which that row decides.
 
-Topics, groups and transactional ids begin with the names below, and so do the rules: what is to be destroyed
-or made has a longer name.
+Topics, groups and transactional ids begin with the names below, and so do the rules: resources that a request
+deletes or creates have longer names.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NAMES = {2: TOPIC, 3: GROUP, 5: TRANSACTION}
 
 
 class World(NamedTuple):
-    """What the broker was prepared with."""
+    """Prepared resources of the broker."""
 
     topic_id: Uuid
     deletable_id: Uuid
@@ -81,7 +81,7 @@ class Case(NamedTuple):
     version_max: int | None = None
     is_repeatable: bool = True
     hidden: Callable[[World], Any] | None = None
-    """What is left out of the answer, if that is not the resource's name."""
+    """Part that the answer leaves out, if that is not the resource's name."""
 
 
 def _produce(attributes: int, transactional_id: str | None) -> Callable[[World], Message]:

@@ -145,7 +145,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def peak_of(connection: wire.WireConnection, payload: bytes) -> int:
-    """What all of Python held at most while the request was dealt with, more than before."""
+    """Peak of Python's memory during the request, above the level before it."""
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     connection.send_raw(wire.framed(payload))

@@ -1,4 +1,4 @@
-"""What an authorizer is for, on real sockets: the mistakes that were made elsewhere, and rules that hold."""
+"""Authorization on real sockets: known mistakes of other brokers, and rules that hold."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ async def test_a_renewer_is_a_user(broker: RunningBroker) -> None:
 
 
 async def test_renewers_are_few_and_their_names_short(broker: RunningBroker) -> None:
-    """Every broker remembers them, and whoever has logged in names them."""
+    """Every broker remembers them, and each logged-in client names them."""
     async with logged_in(broker, "bob", "builder") as bob:
         before = await described(bob)
         for renewers in (

@@ -1,4 +1,4 @@
-"""Tokens that nobody signed, or not whom the broker trusts, on real sockets."""
+"""Tokens without a signature, or with that of an issuer that the broker does not trust, on real sockets."""
 
 from __future__ import annotations
 

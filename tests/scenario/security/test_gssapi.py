@@ -198,7 +198,7 @@ def established(wire: WireConnection, service: str = "kafka@localhost") -> Any:
 
 @pytest.fixture(scope="module")
 def mallory(kerberos: Kerberos) -> str:
-    """Where the ticket of somebody is who may do nothing."""
+    """Location of the ticket of a user without rights."""
     return kerberos.ticket("mallory")["KRB5CCNAME"]
 
 

@@ -1,4 +1,4 @@
-"""A client whose settings do not match the listener hears what is probably wrong, and soon."""
+"""A client whose settings do not match the listener reports the probable cause, and soon."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def stores(tmp_path: Path) -> dict[str, str]:
-    """Of somebody whom everybody trusts: the settings of a broker, and of a client."""
+    """Certificates of a trusted authority: the settings of a broker, and of a client."""
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost", "127.0.0.1")
     certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "own.pem"))

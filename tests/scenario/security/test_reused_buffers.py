@@ -1,4 +1,4 @@
-"""No record goes to another topic than its own, whatever becomes of its connection (KAFKA-19012).
+"""No record goes to another topic than its own, even if its connection breaks (KAFKA-19012).
 
 Each value is the name of its topic, many times. Requests are large and small, pipelined and cut anywhere, so
 that the broker's buffers are shared, kept and used again; connections end within a request; batches that our

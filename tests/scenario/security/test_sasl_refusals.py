@@ -1,4 +1,4 @@
-"""What a listener with SASL refuses, on real sockets, frame by frame."""
+"""Refusals of a SASL listener, on real sockets, frame by frame."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def assert_refused(cluster: Cluster, settings: dict[str, Any], reason: str) -> N
 
 
 def test_a_listener_with_a_name_is_told_by_its_name(tmp_path: Path) -> None:
-    """Clients check the broker's certificate against what they were told, and this one has no address."""
+    """Clients compare the broker's certificate with the configured address, and this one has none."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     own = authority.issue_cert("localhost")

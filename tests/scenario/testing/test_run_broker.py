@@ -1,4 +1,4 @@
-"""A broker inside a test of somebody else: started in a moment, gone without a trace."""
+"""A broker inside another project's test: started in a moment, removed without a trace."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def slow_disk(broker: InProcessBroker) -> ManualBackground:
 async def until_in_line(broker: InProcessBroker, count: int) -> None:
     log = replicas_of(broker).partition("topic", 0).log
     async with asyncio.timeout(DEADLINE_S):
-        while (log.writing is not None) + len(log.waiting) < count:  # noqa: ASYNC110 - nobody tells
+        while (log.writing is not None) + len(log.waiting) < count:  # noqa: ASYNC110 - there is no event to await
             await asyncio.sleep(0.001)
 
 

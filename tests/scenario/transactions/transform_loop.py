@@ -2,12 +2,12 @@
 
 Every number read from the source is written to the same partition of the sink, in one transaction with the
 offset that says so. Errors that a transaction survives abort it, and reading goes on from what is committed;
-errors that end the producer end the process, and whoever started it starts it again. After each commit a
-line goes to the notes, so that others see progress.
+errors that end the producer end the process, and its parent starts it again. After each commit a line goes to
+the notes, so that others see progress.
 
 A worker either owns all partitions, by its transactional id alone, or has those that its group gives it.
-There what keeps a record from being handled twice is the group's generation in the transaction's offsets: a
-worker that lost its partitions cannot commit.
+There the group's generation in the transaction's offsets keeps a record from being handled twice: a worker
+that lost its partitions cannot commit.
 
     python -m tests.scenario.transactions.transform_loop BOOTSTRAP SOURCE SINK NOTES NAME [PARTITIONS]
 """

@@ -35,7 +35,7 @@ EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class Driver:
-    """One run of the script, which may be told where to stand still."""
+    """One run of the script, which may stop at a named point."""
 
     def __init__(
         self,

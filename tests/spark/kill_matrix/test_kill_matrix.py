@@ -32,7 +32,7 @@ TASKS_RUN_AGAIN = "local[2,4]"
 
 @pytest.fixture
 def row_bytes() -> int:
-    """How large values are; 0 for as long as they happen to be."""
+    """Size of the values; 0 for their natural length."""
     return 0
 
 

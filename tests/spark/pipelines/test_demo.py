@@ -1,4 +1,4 @@
-"""What `make demo` does beside Spark; its pipelines are those of the examples."""
+"""Work of `make demo` beside Spark; its pipelines are those of the examples."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ids(spark: SparkSession, lake: Path) -> Ids:
-    """What a reader finds in the directory."""
+    """Rows that a reader finds in the directory."""
     return lambda: sorted(row["id"] for row in spark.read.parquet(str(lake)).collect())
 
 

@@ -1,4 +1,4 @@
-"""File source: good rows and dead letters agree on which rows are bad, whatever columns are read."""
+"""File source: good rows and dead letters agree on the bad rows, for any columns that are read."""
 
 from __future__ import annotations
 

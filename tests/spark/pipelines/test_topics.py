@@ -96,7 +96,7 @@ def test_too_large_a_share_of_bad_records_stops_the_pipeline(
 
 
 def test_latest_is_looked_up_once(run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory) -> None:
-    """What comes after the first start is read, though no batch was made before the second."""
+    """Records after the first start are read, though no batch was made before the second."""
     source, out = new_topic(partitions=2), new_topic()
     produce(bootstrap, source, [{"id": 1}])
     spec: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The checker tells a record that was lost with its leader from one that nobody who leads had promised."""
+"""The checker distinguishes a record lost with its leader from one that no leader had acknowledged."""
 
 from __future__ import annotations
 

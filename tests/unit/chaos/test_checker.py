@@ -1,4 +1,4 @@
-"""The checker finds each anomaly that it is there for, and nothing in a history without any."""
+"""The checker finds each kind of anomaly, and nothing in a history without any."""
 
 from __future__ import annotations
 

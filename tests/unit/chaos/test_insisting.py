@@ -1,4 +1,4 @@
-"""Whoever is told to come again comes again, and a broker that says nothing else is a fault."""
+"""A refused question is asked again, and a broker that only refuses is a fault."""
 
 from __future__ import annotations
 

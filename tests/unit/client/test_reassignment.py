@@ -1,4 +1,4 @@
-"""Plans of moves: what can stay stays, what must move goes where there is room."""
+"""Plans of moves: replicas stay where they can, and others move where there is room."""
 
 from __future__ import annotations
 

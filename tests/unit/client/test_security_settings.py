@@ -1,4 +1,4 @@
-"""Kafka's client settings for security: what is read, what is refused, and that no secret shows."""
+"""Kafka's client settings for security: keys that are read or refused, and secrets that are never shown."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def test_the_error_of_a_lost_disk_is_that_of_storage() -> None:
     assert KafkaStorageError.code == 56
 
 
-# What a broker has, and what it has no more
+# Replicas that a broker has, and those it has lost
 
 CHANGES, ALL = 1, 2
 

@@ -54,7 +54,7 @@ class History:
         with suppress(KafkaError, CoordinationError):
             await action()
 
-    # What happens
+    # Events
 
     def _some_replicas(self) -> list[int]:
         return self.chance.sample(BROKERS, self.chance.randint(1, 3))
@@ -157,7 +157,7 @@ class History:
                 await self._controller().controlled_shutdown(broker_id, -1)
             await self.cluster.down(broker_id)
 
-    # What must hold
+    # Invariants
 
     async def check(self) -> None:
         await self.cluster.settle()

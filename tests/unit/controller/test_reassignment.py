@@ -283,7 +283,7 @@ async def test_a_partition_has_a_leader_at_every_moment_of_its_move(
     assert {state.leader for state in written} == {2, 3}
 
 
-# What a move must not cost
+# Costs that a move must not have
 
 
 async def led_by_a_newcomer(cluster: Cluster, *isr: int) -> None:

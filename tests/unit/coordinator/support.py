@@ -338,7 +338,7 @@ class Groups:
         times = SimpleNamespace(group_value=lambda _, name: GROUP_KEYS[name].default)
         self.settings = replace(GroupSettings.of(broker_config(), cast("Any", times)), **settings)
         self.stored: dict[str, Uuid | None] = stored or {}
-        """What the store says of topics; None: it is gone."""
+        """Topics in the store; None: the topic is gone."""
         self.asked: list[set[str]] = []
         self.unanswered: list[Callable[[StoredIds], None]] | None = None
         """If this is a list, the store takes its time."""

@@ -28,7 +28,7 @@ def stable_static_pair(groups: Groups) -> tuple[str, str]:
     return leader, other
 
 
-# Former lives of static members
+# Previous members of static instances
 
 
 def test_a_waiting_sync_of_a_previous_life_is_fenced() -> None:
@@ -184,7 +184,7 @@ def test_an_assignment_that_is_not_replicated_in_time_makes_the_group_assign_aga
     assert groups.join(member=leader).value.generation_id == 2
 
 
-# What a group knows of its members
+# State of the members of a group
 
 
 def test_a_group_without_members_has_no_leader() -> None:

@@ -1,4 +1,4 @@
-"""Memory equals a replay of the log, whatever happened; and of the compacted log.
+"""Memory equals a replay of the log, and of the compacted log, after any history.
 
 Random operations of both protocols, with time passing, members dying and transactions ending, are put to
 a coordinator. Then its state is compared with that of a coordinator that has only read the log.

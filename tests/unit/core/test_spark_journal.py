@@ -1,4 +1,4 @@
-"""What Spark wrote before a micro-batch, read back."""
+"""Spark's journal entry of a micro-batch, read back."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What would have been started."""
+    """Command that would have been started."""
     begun: list[list[str]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: begun.append(command))
     monkeypatch.delenv("BARNABAS_COMPILE", raising=False)

@@ -200,7 +200,7 @@ def test_what_follows_a_kept_frame_does_not_touch_it() -> None:
 
 
 def test_a_very_large_buffer_grows_where_it_is() -> None:
-    """Copying what is there already would keep everybody waiting."""
+    """Copying the received bytes would delay all other connections."""
     payload = bytes(range(256)) * 100_000
     sock = Pieces(framed(payload), [250_000] * 200)
     buffers = LoopBuffers()

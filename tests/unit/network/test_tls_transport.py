@@ -10,7 +10,7 @@ from barnabas.network.transport.tls_transport import RECORDS_AT_ONCE_MAX, TlsTra
 
 
 class Records:
-    """What OpenSSL yields: one record a read."""
+    """Reads of OpenSSL: one TLS record each."""
 
     def __init__(self, *records: bytes) -> None:
         self.left = list(records)

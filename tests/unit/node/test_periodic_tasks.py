@@ -1,8 +1,7 @@
-"""Everything that happens from time to time, with one element or one run of it broken.
+"""Every periodic task, with one element or one run of it broken.
 
-`PERIODIC` names the modules that ask for something to be run again and again; one that is missing here, or
-that asks for nothing any more, fails the first test. What else lives for as long as the broker does, as a
-task that waits and works in turns, comes behind.
+`PERIODIC` names the modules that start periodic tasks. A module that is missing here, or that starts none any
+more, fails the first test. Long-lived tasks, which wait and work in turns, follow.
 """
 
 from __future__ import annotations

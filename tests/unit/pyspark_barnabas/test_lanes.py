@@ -14,7 +14,7 @@ TOPIC_PARTITION = TopicPartition("topic", 0)
 
 
 def noted(*acknowledged: tuple[int, int]) -> list[Stretch]:
-    """What is known after acknowledgements of (offset, number of records)."""
+    """State after acknowledgements of (offset, number of records)."""
     written = Written(7, 0)
     for base_offset, record_count in acknowledged:
         written.note(Outgoing(TOPIC_PARTITION, 0, bytearray(), record_count), base_offset)

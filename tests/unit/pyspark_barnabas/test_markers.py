@@ -26,7 +26,7 @@ MINE, OTHER = 7, 8
 
 
 class Topic:
-    """What is committed of one partition, and batches above its last stable offset as the log has them."""
+    """Committed offset of one partition, and the batches above its last stable offset in the log."""
 
     def __init__(self, stable: int | None, committed: Mapping[str, str], *above: RecordBatch) -> None:
         self.stable = stable

@@ -1,4 +1,4 @@
-"""What a reader holds at once is bounded by what records take when they are inflated."""
+"""Memory of a reader is bounded by the inflated size of the records."""
 
 from __future__ import annotations
 

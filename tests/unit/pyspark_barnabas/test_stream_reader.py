@@ -1,4 +1,4 @@
-"""How far the next micro-batch goes: all there is, or as much as the options let through."""
+"""End of the next micro-batch: everything, or as much as the options allow."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,8 +43,8 @@ COMPACTED = ValidationSettings(compacted=True)
 RECORDS = [(b"a", b"1", (), NOW_MS - 5), (b"b", b"2", (), NOW_MS), (b"c", b"3", (), NOW_MS - 3)]
 
 
-def validate(data: bytearray, settings: ValidationSettings = DEFAULTS, **options: Any) -> ValidatedRecords:
-    return validate_produce(memoryview(data), settings=settings, now_ms=NOW_MS, **options)
+def validate(data: bytearray, settings: ValidationSettings = DEFAULTS) -> ValidatedRecords:
+    return validate_produce(memoryview(data), settings=settings, now_ms=NOW_MS)
 
 
 def altered(data: bytearray, **fields: int) -> bytearray:
@@ -75,7 +74,7 @@ def altered(data: bytearray, **fields: int) -> bytearray:
     return changed
 
 
-# What is accepted
+# Accepted batches
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -106,7 +105,7 @@ def test_offsets_and_epoch_are_assigned_in_place() -> None:
     assert (view.base_offset, view.next_offset, view.leader_epoch) == (1_000, 1_003, 7)
 
 
-# What is refused by its shape
+# Batches that are refused by their shape
 
 
 @pytest.mark.parametrize("records", [None, memoryview(b"")])

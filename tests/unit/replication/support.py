@@ -47,7 +47,7 @@ class AwaitedAck(PendingAck):
 
 
 class Replicas(ReplicaManager):
-    """Leads whatever `lead` is called with, in the directories `roots`."""
+    """Leads each partition that `lead` is called with, in the directories `roots`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Replicas(ReplicaManager):
         )
         logs.open()
         self.answered: list[list[PartitionRead]] = []
-        """What `ask` came to, once for each answer."""
+        """Results of `ask`, one for each response."""
 
     def _failed(self, directory: LogDirectory) -> None:
         self.local.directory_failed(directory)

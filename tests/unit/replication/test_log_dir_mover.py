@@ -1,4 +1,4 @@
-"""A log that changes under the hands of who copies it."""
+"""A log that changes while it is copied."""
 
 from __future__ import annotations
 

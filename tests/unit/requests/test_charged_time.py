@@ -31,10 +31,10 @@ from tests.unit.requests.test_dispatcher_slices import Asker
 VERSION = 12
 WORK_MS = 12
 OTHERS_MS = 40.0
-"""What others take of the loop, or what is waited for."""
+"""Time that other work takes of the loop, or that the request waits."""
 WINDOW_S = 1_000
 FREE_MS = 10.0
-"""What the quota allows in its window. Twice of it is throttled for a whole window, and that is the most."""
+"""Allowance of the quota in its window. Twice of it is throttled for a whole window, which is the maximum."""
 
 
 class ThrottledAsker(Asker):

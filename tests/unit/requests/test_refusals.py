@@ -63,7 +63,7 @@ def refuse(request: Any, context: Any) -> None:
 
 
 def answered(api: Api, version: int) -> Any:
-    """What the dispatcher answers in the name of a handler that lets an error escape."""
+    """Response of the dispatcher for a handler that lets an error escape."""
     asker = Asker()
     table = ApiTable([api.key], lambda _: replace(api, handle=refuse))
     dispatcher = Dispatcher(

@@ -1,4 +1,4 @@
-"""What looks as if something were lost, and is not: empty segments, missing indexes, interrupted work."""
+"""Apparent losses that are none: empty segments, missing indexes, interrupted work."""
 
 from __future__ import annotations
 

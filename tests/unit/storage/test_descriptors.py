@@ -37,7 +37,7 @@ class Shortage:
 
 
 class Story:
-    """A broker with two logs, told step by step; a step that is refused is taken again."""
+    """A broker with two logs, driven step by step; a refused step is repeated."""
 
     def __init__(self) -> None:
         self.files = PowerCutFiles()

@@ -29,8 +29,8 @@ def directory(tmp_path: Path) -> Path:
     return Path(bench.directory)
 
 
-def lines(path: Path, **options: bool) -> list[str]:
-    first, *rest = dump_file(path, **options)
+def lines(path: Path, *, print_data: bool = False, deep: bool = False) -> list[str]:
+    first, *rest = dump_file(path, print_data=print_data, deep=deep)
     assert first == f"Dumping {path}"
     return rest
 

@@ -81,7 +81,7 @@ def facts(log: Log) -> list[str]:
 
 
 class Counted:
-    """How many producers were rendered in each piece."""
+    """Number of producers rendered in each piece."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pieces: list[int] = []

@@ -1,4 +1,4 @@
-"""How tests wait: a client's timeout is "not yet", and a failure names the last one."""
+"""Waiting in tests: a client's timeout is "not yet", and a failure names the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a pipeline lies on disk, and what is not its own."""
+"""Files of a pipeline on disk, and files that are not its own."""
 
 from __future__ import annotations
 

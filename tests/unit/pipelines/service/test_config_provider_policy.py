@@ -1,4 +1,4 @@
-"""What a configuration from outside may name: files, addresses of tokens, variables, code."""
+"""References that a configuration from outside may make: files, addresses of tokens, variables, code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a follower of the pipelines' topic survives."""
+"""Faults that a follower of the pipelines' topic survives."""
 
 from __future__ import annotations
 

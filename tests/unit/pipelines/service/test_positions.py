@@ -1,4 +1,4 @@
-"""How far a pipeline has read, by its checkpoint, its group and its reports; and how many records wait."""
+"""Position of a pipeline by its checkpoint, its group and its reports, and its lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service's event loop does with failures."""
+"""Failures in the service's event loop."""
 
 from __future__ import annotations
 

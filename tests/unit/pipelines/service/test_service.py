@@ -31,7 +31,7 @@ class SlowStore:
         self.leader: Claim | None = None
         self.rows: dict[str, Stored] = {}
         self.changes: list[Change] = []
-        """What the topic will be found to hold."""
+        """Future content of the topic."""
         self.deleted_generations: dict[str, int] = {}
         self.written: list[str] = []
         """Claims, beats and farewells."""
@@ -97,7 +97,7 @@ class World:
         await self.service.follow()
 
     def check_agreement(self) -> None:
-        """What the service believes is what it will find when it is started again."""
+        """The service's state equals the state after its next start."""
         assert {name: self.service.stored(name) for name in self.service.names()} == self.store.rows
         assert sorted(self.supervisor.pipelines) == sorted(self.store.rows)
 

@@ -31,7 +31,7 @@ def progress_of(records: int = 1, lag: int = 7) -> Progress:
 
 
 class Script:
-    """Drivers that do nothing but remember what they were told."""
+    """Drivers that only remember their commands."""
 
     def __init__(self) -> None:
         self.orders: list[str] = []

@@ -1,4 +1,4 @@
-"""What Spark is given to show: options, and no secret among them."""
+"""Options that Spark may show: no secret is among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driver says of a pipeline that ends, and when it ends itself; without Spark."""
+"""Events of a driver when a pipeline ends, and its own end; without Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def made() -> Driver:
 
 
 def ended(made: Driver, monkeypatch: pytest.MonkeyPatch, failure: Exception, *later: Exception) -> Any:
-    """What is said of an attempt that fails; `later` is raised when the brokers are asked again."""
+    """Event of an attempt that fails; `later` is raised when the brokers are asked again."""
     seen: list[Run] = []
 
     def fail(run: Run, *_: Any, **__: Any) -> None:

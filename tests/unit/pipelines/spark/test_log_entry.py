@@ -17,7 +17,7 @@ WRITERS = 8
 
 
 def race(path: Path) -> list[str]:
-    """The texts whose writers were told that they have the entry."""
+    """Texts whose writers were answered that they have the entry."""
     together = threading.Barrier(WRITERS)
     winners: list[str] = []
 

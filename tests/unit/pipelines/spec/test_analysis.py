@@ -1,4 +1,4 @@
-"""Names that lead nowhere are found without Spark; what is right passes."""
+"""Unknown names are found without Spark; valid ones pass."""
 
 from __future__ import annotations
 

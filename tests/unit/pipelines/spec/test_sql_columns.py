@@ -1,4 +1,4 @@
-"""The SQL parser cannot fill the log, whatever texts clients hand in."""
+"""The SQL parser cannot fill the log with any text of a client."""
 
 from __future__ import annotations
 

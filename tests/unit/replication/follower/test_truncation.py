@@ -96,7 +96,7 @@ def test_two_histories_always_become_one(seed: int) -> None:
     chance = random.Random(seed)
     logs: list[History] = [[], []]
     values: dict[tuple[int, int], int] = {}
-    """Who wrote (epoch, offset): there is one such record in the world."""
+    """Writer of (epoch, offset): there is one such record in the world."""
     for epoch in range(chance.randint(1, 12)):
         leader = chance.randrange(2)
         for _ in range(chance.randint(0, 3)):

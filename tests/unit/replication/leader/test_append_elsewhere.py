@@ -1,4 +1,5 @@
-"""What a thread writes belongs to the leader epoch in which it was begun, whoever leads when it is there."""
+"""A write by a thread belongs to the leader epoch in which it began, even if the leader changes before its
+end."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ Told = list[tuple[TopicPartition, PartitionRead]]
 
 
 class Follower:
-    """Broker 2, that follows what broker 1 leads; `told` grows with each answer."""
+    """Broker 2, which follows partitions of broker 1; `told` grows with each response."""
 
     def __init__(self, replicas: Replicas, *asks: PartitionFetch) -> None:
         self.replicas = replicas

@@ -133,7 +133,7 @@ def test_a_proof_of_another_exchange_is_worth_nothing() -> None:
 
 
 def signed(credential: ScramCredential, salted: bytes, messages: str, bare: str) -> bytes:
-    """A final message whose proof is right, whatever it says."""
+    """A final message with a valid proof, for any content."""
     client_key = SHA_256.hmac(salted, b"Client Key")
     signature = SHA_256.hmac(credential.stored_key, f"{messages},{bare}".encode())
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))

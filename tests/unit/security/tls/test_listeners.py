@@ -1,4 +1,4 @@
-"""The certificates of listeners over time: what is taken up, and what is said of their end."""
+"""Certificates of listeners over time: renewal, and warnings before they expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key and trust stores: PEM and PKCS12, in files and in the settings; what is wrong with one is said."""
+"""Key and trust stores: PEM and PKCS12, in files and in the settings; errors name the fault."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ BACKOFF_MS = 15_000
 
 
 class HeldBackground:
-    """Keeps the work until told to do it: what happens meanwhile is up to the test."""
+    """Keeps the work until the test runs it, so that the test decides what happens meanwhile."""
 
     def __init__(self) -> None:
         self.held: list[Callable[[], None]] = []

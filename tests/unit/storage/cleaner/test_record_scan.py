@@ -14,7 +14,7 @@ def payload_of(*keys: bytes | None, value: bytes | None = b"value") -> bytes:
 
 
 def breathless() -> None:
-    """Nobody waits."""
+    """No waiter."""
 
 
 def test_every_record_beyond_the_map_is_kept() -> None:
