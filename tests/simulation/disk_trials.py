@@ -223,17 +223,17 @@ class Bits(Part):
             path = found[-1] if kind == ".snapshot" else self.chance.choice(found)
             content = files.read(path)
             place = self.chance.randrange(len(content))
+            if kind in self.ENTRY_BYTES:
+                starts = [int(each.rpartition("/")[2][:20]) for each in found if each >= path]
+                offsets = list(range(starts[0], starts[1] if starts[1:] else count))
             if kind in self.ENTRY_BYTES and self.chance.random() < 0.8:
-                # The low byte of an offset: an entry that is plausible by itself. An entry that names a
-                # smaller offset leads a search for the one before it too far.
+                # The low byte of an offset: an entry that is plausible by itself. One of an offset index that
+                # names a smaller offset leads too far, and one of a time index that names a larger one.
                 entry_bytes, at = self.ENTRY_BYTES[kind]
                 places = range(at, len(content), entry_bytes)
-                place = self.chance.choice([each for each in places if content[each] & self.BIT] or places)
-            if kind == ".index":
-                starts = [int(each.rpartition("/")[2][:20]) for each in (path, *found) if each >= path]
-                offsets = list(
-                    range(starts[0], min([each for each in starts if each > starts[0]] or [count]))
-                )
+                wanted = self.BIT if kind == ".index" else 0
+                misleading = [each for each in places if content[each] & self.BIT == wanted]
+                place = self.chance.choice(misleading or places)
             elif kind == ".snapshot" and (known_at := content.find(producer_id.to_bytes(8))) >= 0:
                 place = known_at + 7  # the producer is another one
         machine.change_bit(path, place)
