@@ -14,20 +14,24 @@ from barnabas.client.admin.topics_and_configs import Admin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.consumer import Consumer, list_offsets
 from barnabas.client.core.steps import ClusterUnreachable
-from barnabas.client.core.transaction_steps import idempotent_producer
+from barnabas.client.core.transaction_steps import add_partitions, begin, end, idempotent_producer
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
+from barnabas.core.ids import TopicPartition
 from barnabas.protocol.config_numbers import ResourceType
 from barnabas.storage.files.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.storage.files.names import LEADER_EPOCHS
+from barnabas.storage.segment.transaction_index import ENTRY
 from tests.chaos.checker import complaints_about
 from tests.chaos.history import ALL_REPLICAS, History, Outcome, Value, Write
 from tests.simulation.cast import Part, Stage, Topic
-from tests.simulation.clients import Batches, World
-from tests.simulation.final_reading import read_topic
+from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World
+from tests.simulation.final_reading import COMMITTED_ONLY, LATEST, read_topic
 from tests.simulation.machine import COORDINATION, DIRECTORIES, Machine
 from tests.simulation.storage_trials import SYNC_EACH, write_some
 from tests.simulation.trials import SERVED_WITHIN_S, leader_of, until
 
+PRODUCER_ID_AT = 2
+"""In an entry of a transaction index, behind the version."""
 CHECKPOINTED_S = 7.0
 """Longer than `log.flush.offset.checkpoint.interval.ms` of the machines: indexes below are not made again."""
 
@@ -80,9 +84,11 @@ class Unreadable(Part):
 
 class Bits(Part):
     """A bit changes in a file that a broker derives from a log, or in a checkpoint, while the broker is away.
-    Searches by offset and by time, the memory of producers and every record are as before."""
+    Searches by offset and by time, the memory of producers, aborted transactions and every record are as
+    before."""
 
-    TOPIC = "bits"
+    TOPIC, ABORTED = "bits", "bits-aborted"
+    TRANSACTIONS = 14
     SHARED = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
     """Checkpoints of all logs of a directory."""
     KINDS = (".index", ".timeindex", ".snapshot", LEADER_EPOCHS, *SHARED)
@@ -92,11 +98,14 @@ class Bits(Part):
     """Some forty of them in a segment: the bit that changes is worth sixteen."""
     ROUNDS = 11
     SEARCHES = 16
+    BIT = 0x10
+    """The one that changes."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self._history = History()
         self._times: list[int] = []
+        self._aborted: set[bytes] = set()
         self._complaints: list[str] = []
 
     def topics(self) -> dict[str, Topic]:
@@ -108,11 +117,17 @@ class Bits(Part):
             "message.timestamp.type": "CreateTime",
             "compression.type": "producer",
         }
-        return {self.TOPIC: Topic(1, replicas=1, configs=configs)}
+        aborted = {**configs, "segment.bytes": "700"}
+        return {
+            self.TOPIC: Topic(1, replicas=1, configs=configs),
+            self.ABORTED: Topic(1, replicas=1, configs=aborted),
+        }
 
     async def look(self, stage: Stage) -> None:
         world = stage.world(self.TOPIC, self._history)
         cluster = await world.open(self.TOPIC)
+        for number in range(self.TRANSACTIONS):
+            await self._transact(world, cluster, number)
         batches = Batches(cluster, self.TOPIC, ALL_REPLICAS, world.clock.now_ms)
         batches.identify(*await cluster.run(idempotent_producer(cluster.state)))
         # All that is known of this one is in the snapshots, once its record is in a closed segment.
@@ -127,14 +142,58 @@ class Bits(Part):
         for kind in kinds:
             machine = leader_of(stage, self.TOPIC)
             machine.kill()
-            self._change_a_bit(machine, kind)
+            offsets = self._change_a_bit(machine, kind, idle.producer_id)
             machine.start()
             await stage.in_sync()
-            await self._search(cluster, kind)
+            await self._search(cluster, kind, offsets)
             for each in (batches, idle):
                 await each.again(0)
             await self._write(world, batches)
+        await self._lose_track_of_aborted(stage, cluster)
         await read_topic(cluster, self.TOPIC, 1, self._history)
+
+    async def _transact(self, world: World, cluster: ClusterClient, number: int) -> None:
+        """Two of three abort."""
+        txn = await cluster.run(begin(cluster.state, f"{self.TOPIC}-{number % 3}", TRANSACTION_TIMEOUT_MS))
+        await cluster.run(add_partitions(cluster.state, txn, [TopicPartition(self.ABORTED, 0)]))
+        batches = Batches(cluster, self.ABORTED, ALL_REPLICAS, world.clock.now_ms)
+        batches.identify(txn.producer_id, txn.epoch)
+        value = b"%d" % number
+        await batches.write_rows([(None, value)], 0, txn.transactional_id)
+        await cluster.run(end(cluster.state, txn, commit=number % 3 == 0))
+        if number % 3:
+            self._aborted.add(value)
+
+    async def _lose_track_of_aborted(self, stage: Stage, cluster: ClusterClient) -> None:
+        """A bit of a producer id in a transaction index changes: the index names another transaction."""
+        machine = leader_of(stage, self.ABORTED)
+        machine.kill()
+        log = self._log_of(machine, self.ABORTED)
+        found = [each for each in self._files_of(machine, log, ".txnindex") if machine.files.read(each)]
+        path = self.chance.choice(found)
+        entries = len(machine.files.read(path)) // ENTRY.size
+        machine.change_bit(path, self.chance.randrange(entries) * ENTRY.size + PRODUCER_ID_AT + 7)
+        machine.start()
+        await stage.in_sync()
+        ends = await list_offsets(cluster, self.ABORTED, [0], LATEST, isolation_level=COMMITTED_ONLY)
+        async with Consumer(cluster, self.ABORTED, {0: 0}, read_committed=True) as consumer:
+            while consumer.positions[0] < ends[0]:
+                self._complaints += [
+                    f"aborted read: {self.ABORTED}-0 shows {bytes(record.value or b'')!r} at {record.offset}"
+                    for _, record in await consumer.poll()
+                    if bytes(record.value or b"") in self._aborted
+                ]
+
+    def _log_of(self, machine: Machine, topic: str) -> str:
+        (home,) = (each for each in DIRECTORIES if machine.files.exists(f"{each}/{topic}-0"))
+        return f"{home}/{topic}-0"
+
+    def _files_of(self, machine: Machine, log: str, kind: str) -> list[str]:
+        return sorted(
+            f"{log}/{each.name}"
+            for each in machine.files.list(log)
+            if each.size_bytes and each.name.endswith(kind)
+        )
 
     async def _write(self, world: World, batches: Batches) -> None:
         write = Write(Value(self.TOPIC, len(self._history.writes)), self.TOPIC, 0)
@@ -144,37 +203,44 @@ class Bits(Part):
         write.outcome = Outcome.ACKNOWLEDGED
         await asyncio.sleep(0.05)
 
-    def _change_a_bit(self, machine: Machine, kind: str) -> None:
+    def _change_a_bit(self, machine: Machine, kind: str, producer_id: int) -> list[int]:
         """In a file of this kind: of the topic's log, or of the checkpoint of all logs in its directory the
-        line of the topic."""
-        files = machine.files
-        (home,) = (each for each in DIRECTORIES if files.exists(f"{each}/{self.TOPIC}-0"))
+        line of the topic. Returns the offsets to search for: those of the segment whose index has changed."""
+        files, count = machine.files, len(self._history.writes)
+        log = self._log_of(machine, self.TOPIC)
+        offsets = self.chance.sample(range(count), min(count, self.SEARCHES))
         if kind in self.SHARED:
-            path = f"{home}/{kind}"
+            path = f"{log.rpartition('/')[0]}/{kind}"
             content = files.read(path) if files.exists(path) else b""
             begins = content.find(f"{self.TOPIC} 0 ".encode())
             if begins < 0:
-                return
+                return offsets
             place = self.chance.randrange(begins, content.index(b"\n", begins))
         else:
-            log = f"{home}/{self.TOPIC}-0"
-            found = sorted(
-                each.name for each in files.list(log) if each.size_bytes and each.name.endswith(kind)
-            )
+            found = self._files_of(machine, log, kind)
             if not found:
-                return
-            path = f"{log}/{found[-1] if kind == '.snapshot' else self.chance.choice(found)}"
-            size = len(files.read(path))
-            place = self.chance.randrange(size)
+                return offsets
+            path = found[-1] if kind == ".snapshot" else self.chance.choice(found)
+            content = files.read(path)
+            place = self.chance.randrange(len(content))
+            if kind in self.ENTRY_BYTES:
+                starts = [int(each.rpartition("/")[2][:20]) for each in found if each >= path]
+                offsets = list(range(starts[0], starts[1] if starts[1:] else count))
             if kind in self.ENTRY_BYTES and self.chance.random() < 0.8:
-                # The low byte of an offset: an entry that is plausible by itself.
+                # The low byte of an offset: an entry that is plausible by itself. One of an offset index that
+                # names a smaller offset leads too far, and one of a time index that names a larger one.
                 entry_bytes, at = self.ENTRY_BYTES[kind]
-                place = self.chance.choice(range(at, size, entry_bytes))
+                places = range(at, len(content), entry_bytes)
+                wanted = self.BIT if kind == ".index" else 0
+                misleading = [each for each in places if content[each] & self.BIT == wanted]
+                place = self.chance.choice(misleading or places)
+            elif kind == ".snapshot" and (known_at := content.find(producer_id.to_bytes(8))) >= 0:
+                place = known_at + 7  # the producer is another one
         machine.change_bit(path, place)
+        return offsets
 
-    async def _search(self, cluster: ClusterClient, kind: str) -> None:
-        count = len(self._history.writes)
-        for offset in self.chance.sample(range(count), min(count, self.SEARCHES)):
+    async def _search(self, cluster: ClusterClient, kind: str, offsets: list[int]) -> None:
+        for offset in offsets:
             by_time = await list_offsets(cluster, self.TOPIC, [0], self._times[offset])
             if by_time[0] != offset:
                 self._complaints.append(

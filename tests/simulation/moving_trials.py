@@ -54,8 +54,12 @@ class Relocation(Part):
 
     TOPIC, KEYED, PAIR = "relocation", "relocation-keyed", "relocation-pair"
     KEYS = 5
-    FILLER_BYTES = 28_000
-    SLOW_S = 0.3
+    FILLER_BYTES, SMALL_BYTES = 28_000, 1_100
+    BETWEEN = 90
+    """Batches between a value and its tombstone. The copy syncs each of them, which takes the disk a while:
+    the cleaner has the time for two passes meanwhile."""
+    SLOW_S = 1.0
+    PASS_S = 20.0
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
@@ -64,7 +68,8 @@ class Relocation(Part):
 
     def topics(self) -> dict[str, Topic]:
         single = {**SYNC_EACH, "min.insync.replicas": "1"}
-        keyed = {**single, **COMPACTED, "segment.bytes": "40000", "delete.retention.ms": "0"}
+        keyed = {**COMPACTED, "segment.bytes": "40000", "delete.retention.ms": "0"}
+        keyed |= {"min.insync.replicas": "1", "flush.messages": "1000000"}  # the disk is slow for the copy
         return {
             self.TOPIC: Topic(1, replicas=1, configs={**single, "segment.bytes": "600"}),
             self.KEYED: Topic(1, replicas=1, configs=keyed),
@@ -100,24 +105,26 @@ class Relocation(Part):
         keys = [f"key-{each}".encode() for each in range(self.KEYS)]
         machine = leader_of(stage, self.KEYED)
         await keyed.write([(key, b"value") for key in keys])
+        for number in range(self.BETWEEN):
+            await self._fill(keyed, 10 + number, self.SMALL_BYTES)  # each stays, as the last of its key
+        await keyed.write([(key, None) for key in keys])
         for number in range(2):
             await self._fill(keyed, number)
-        await keyed.write([(key, None) for key in keys])
-        await self._fill(keyed, 2)
         usual_s, machine.sync_s = machine.sync_s, self.SLOW_S
         target = await begin_move(cluster, machine, self.KEYED)
         for number in range(2):
-            await asyncio.sleep(4.0)
+            await asyncio.sleep(self.PASS_S)
             await self._fill(keyed, number)
-        await self._await_move(machine, self.KEYED, target)
+        await asyncio.sleep(self.PASS_S)
         machine.sync_s = usual_s
+        await self._await_move(machine, self.KEYED, target)
         for number in range(2):
             await asyncio.sleep(16.0)
             await self._fill(keyed, number)
         self._complaints += wrong_keys(self.KEYED, keyed.last, await read_keys(cluster, self.KEYED))
 
-    async def _fill(self, keyed: Keyed, number: int) -> None:
-        await keyed.write([(b"filler-%d" % number, b"%*d" % (self.FILLER_BYTES, number))])
+    async def _fill(self, keyed: Keyed, number: int, size_bytes: int = FILLER_BYTES) -> None:
+        await keyed.write([(b"filler-%d" % number, b"%*d" % (size_bytes, number))])
 
     async def _with_a_crash(self, stage: Stage, world: World, cluster: ClusterClient) -> None:
         machine = leader_of(stage, self.TOPIC)

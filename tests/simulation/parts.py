@@ -14,6 +14,7 @@ from tests.simulation.elderly import Elderly
 from tests.simulation.lone import Lone
 from tests.simulation.moving import Moving
 from tests.simulation.moving_trials import Relocation
+from tests.simulation.notice_trials import Notices, TokenHolders
 from tests.simulation.recreation import Recreation
 from tests.simulation.shape import Shape
 from tests.simulation.sink import Sink
@@ -64,6 +65,8 @@ TRIALS: dict[str, type[Part]] = {
     "throttled": Throttled,
     "users": Users,
     "source": Source,
+    "notices": Notices,
+    "tokens": TokenHolders,
 }
 
 

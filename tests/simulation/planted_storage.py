@@ -51,6 +51,7 @@ STORAGE_BUGS = (
                 "        last = self.base_offset - 1\n        for entry in entries[:0]:\n",
             ),
         ),
+        trial="bits",
     ),
     Bug(
         "a follower claims records that it has not synced",

@@ -98,7 +98,28 @@ TRIAL_BUGS = (
         ),
         trial="relocation",
     ),
+    Bug(
+        "a log is compacted while it moves",
+        "barnabas.storage.log_manager",
+        "            is_moving=lambda log: self._futures.get(log.topic_partition) is not None,\n",
+        "",
+        trial="relocation",
+    ),
     # Disks
+    Bug(
+        "an entry of an offset index is believed",
+        "barnabas.storage.segment.segment",
+        "        return find_batch(self.file, position, self.size_bytes, offset, indexed_offset)\n",
+        "        return find_batch(self.file, position, self.size_bytes, offset, indexed_offset * 0 - 1)\n",
+        trial="bits",
+    ),
+    Bug(
+        "a producer snapshot is believed as it is",
+        "barnabas.storage.producers.producer_snapshot",
+        "        if crc != crc32c(memoryview(content)[_ENTRIES_AT:]):\n",
+        "        if False:\n",
+        trial="bits",
+    ),
     Bug(
         "an unreadable log keeps leading",
         "barnabas.node.broker",
@@ -246,6 +267,57 @@ TRIAL_BUGS = (
         "                else:\n                    self.authorizer.replace(pattern, rules)\n",
         "                elif rules:\n                    self.authorizer.replace(pattern, rules)\n",
         trial="users",
+    ),
+    # Changes that brokers learn from each other
+    Bug(
+        "change notifications expire by the clock of a broker",
+        "barnabas.cluster.stores.change_notifications",
+        "        oldest_ms = max(created_ms.values(), default=0) - NOTIFICATION_LIFETIME_MS\n"
+        "        settled_ms = now_ms - self._znodes.session_timeout_ms\n",
+        "        oldest_ms = self._clock.now_ms() - NOTIFICATION_LIFETIME_MS\n        settled_ms = now_ms\n",
+        trial="notices",
+    ),
+    Bug(
+        "a change of a topic's settings starts from the copy of a broker",
+        "barnabas.config.dynamic.repository",
+        "            overrides = decide(self._overrides.get(topic, {}) if stored is None else stored)\n",
+        "            overrides = decide(self._overrides.get(topic, {}))\n",
+        trial="notices",
+    ),
+    Bug(
+        "settings are written whatever another broker has written meanwhile",
+        "barnabas.cluster.stores.topics",
+        "SetData(path, data, node[1].version)\n        try:\n            await znodes.multi([*conditions",
+        "SetData(path, data)\n        try:\n            await znodes.multi([*conditions",
+        trial="notices",
+    ),
+    Bug(
+        "settings are not read again after a session",
+        "barnabas.administration.config_notifications",
+        "        self._is_unsure = True\n        self._look()\n",
+        "        self._look()\n",
+        trial="notices",
+    ),
+    Bug(
+        "brokers hear of a delegation token after a start only",
+        "barnabas.cluster.stores.delegation_tokens",
+        "        names = await self._znodes.children(TokenChangeZnode.PARENT, lambda _: look())\n",
+        "        names = await self._znodes.children(TokenChangeZnode.PARENT)\n",
+        trial="tokens",
+    ),
+    Bug(
+        "an expired delegation token lives on at other brokers",
+        "barnabas.cluster.stores.delegation_tokens",
+        "            for gone in self._known.keys() - ids:\n",
+        "            for gone in ():\n",
+        trial="tokens",
+    ),
+    Bug(
+        "a renewed delegation token keeps its time at other brokers",
+        "barnabas.cluster.stores.delegation_tokens",
+        "                elif known is None or known.mzxid != node[1].mzxid:\n",
+        "                elif known is None:\n",
+        trial="tokens",
     ),
     # The source of pipelines
     Bug(

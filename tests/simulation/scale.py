@@ -6,11 +6,13 @@ brings, and a log takes as many turns to move as a large one. Other tests of the
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
 from barnabas.cluster.embedded import session as embedded
+from barnabas.handlers import create_delegation_token
 from barnabas.replication import log_dir_mover
 
 
@@ -20,5 +22,7 @@ def small_sizes() -> Iterator[None]:
         mock.patch.object(embedded, "COMPACT_BYTES_MIN", 8_192),
         mock.patch.object(log_dir_mover, "SLICE_BYTES", 1_024),
         mock.patch.object(log_dir_mover, "SYNC_EVERY_BYTES", 1_024),
+        # The ids of tokens, which brokers read in their order.
+        mock.patch.object(create_delegation_token, "_UNPREDICTABLE", random.Random("tokens")),
     ):
         yield

@@ -92,14 +92,28 @@ ROWS: dict[str, Row] = {
     ),
 }
 RACKS = ROWS["racks"].choices[0]
+AUTHORIZER = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+TOKEN_PORT, TOKEN_USER, TOKEN_PASSWORD = 9093, "alice", "alice-secret"
+"""A second listener, whose clients log in: tokens are given to nobody else."""
 TRIAL_SETTINGS: dict[str, dict[str, str]] = {
     "backlog": SMALL_MAP,
     "graves": SMALL_MAP,
     "nearby": RACKS,
-    "users": {
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:ANONYMOUS",
+    "users": AUTHORIZER,
+    "notices": AUTHORIZER,
+    "tokens": {
+        "listeners": f"PLAINTEXT://10.0.0.{{number}}:9092,SASL_PLAINTEXT://10.0.0.{{number}}:{TOKEN_PORT}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required"
+            f' user_{TOKEN_USER}="{TOKEN_PASSWORD}";'
+        ),
+        "delegation.token.secret.key": "secret of all brokers",
     },
+    "relocation": {"log.cleaner.backoff.ms": "1000", "log.cleaner.io.buffer.load.factor": "0.9"},
     "crowd": {
         "replica.fetch.max.bytes": "400",
         "replica.fetch.response.max.bytes": "400",
@@ -129,5 +143,8 @@ def draw_settings(seed: int) -> dict[str, str]:
 
 
 def settings_of(number: int, settings: dict[str, str]) -> dict[str, str]:
-    """For one broker: racks differ."""
-    return {key: value.replace("{odd}", str(number % 2)) for key, value in settings.items()}
+    """For one broker: racks and addresses differ."""
+    return {
+        key: value.replace("{odd}", str(number % 2)).replace("{number}", str(number))
+        for key, value in settings.items()
+    }

@@ -39,6 +39,9 @@ LATER_EMBEDDED_TRIALS = (
     "throttled",
     "users",
 )
+LATEST_TRIALS = ("notices", "tokens")
+"""Those that a seed without one of `LATER_TRIALS` may have."""
+LATEST_EMBEDDED_TRIALS = ("tokens",)
 TRIAL_SHARE = 0.6
 LATER_TRIAL_SHARE = 0.8
 EMBEDDED_SHARE = 0.25
@@ -94,16 +97,20 @@ def draw_shape(seed: int, trial: str = "") -> Shape:
 
 def _is_embedded(seed: int, trial: str) -> bool:
     is_drawn = random.Random(f"{seed} store").random() < EMBEDDED_SHARE
-    of_one, of_many = (*EMBEDDED_TRIALS, *LATER_EMBEDDED_TRIALS), (*TRIALS, *LATER_TRIALS)
+    of_one = (*EMBEDDED_TRIALS, *LATER_EMBEDDED_TRIALS, *LATEST_EMBEDDED_TRIALS)
+    of_many = (*TRIALS, *LATER_TRIALS, *LATEST_TRIALS)
     return is_drawn if not trial or (trial in of_one and trial in of_many) else trial in of_one
 
 
 def _later_trial(seed: int, shape: Shape) -> str:
     """Drawn apart, so that a seed with another trial keeps its world."""
     chance = random.Random(f"{seed} later trial")
-    if chance.random() >= LATER_TRIAL_SHARE:
-        return ""
-    return chance.choice(LATER_EMBEDDED_TRIALS if shape.is_embedded else LATER_TRIALS)
+    if chance.random() < LATER_TRIAL_SHARE:
+        return chance.choice(LATER_EMBEDDED_TRIALS if shape.is_embedded else LATER_TRIALS)
+    chance = random.Random(f"{seed} latest trial")
+    if chance.random() < LATER_TRIAL_SHARE:
+        return chance.choice(LATEST_EMBEDDED_TRIALS if shape.is_embedded else LATEST_TRIALS)
+    return ""
 
 
 def embedded(shape: Shape) -> Shape:

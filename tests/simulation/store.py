@@ -228,6 +228,11 @@ class Store:
     def _now_ms(self) -> int:
         return self._epoch_ms + int(self._loop.now_s * 1_000)
 
+    def jump(self, ms: int) -> None:
+        """The servers have another leader, whose wall clock is another."""
+        self._network.trace.tell(f"the clock of the store jumps by {ms} ms")
+        self._epoch_ms += ms
+
     def _write(self, operations: Sequence[Operation], session_id: int) -> list[Any]:
         transaction = self.tree.prepare(operations, session_id, self._now_ms())
         results = self.tree.commit(transaction)

@@ -98,7 +98,8 @@ def test_bugs_have_their_place(bug: Bug) -> None:
 
 def test_every_trial_is_drawn() -> None:
     named = (shape.TRIALS, shape.EMBEDDED_TRIALS, shape.LATER_TRIALS, shape.LATER_EMBEDDED_TRIALS)
-    assert set(TRIALS) == {draw_shape(seed).trial for seed in range(300)} - {""} == {*chain(*named)}
+    latest = (shape.LATEST_TRIALS, shape.LATEST_EMBEDDED_TRIALS)
+    assert set(TRIALS) == {draw_shape(seed).trial for seed in range(300)} - {""} == {*chain(*named, *latest)}
 
 
 @pytest.mark.parametrize("trial", TRIALS)
@@ -118,4 +119,4 @@ def test_a_broker_without_followers_never_stops_syncing_each_write() -> None:
 
 
 def test_there_are_many_bugs() -> None:
-    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 105
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 116
