@@ -31,6 +31,7 @@ from barnabas.pipelines.spark.context.postgres import Database, database_of, quo
 from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed, Run
 from barnabas.pipelines.spark.sinks.built_sink import BuiltSink, query_id
 from barnabas.pipelines.spec.model import Part
+from barnabas.pipelines.state.durable_files import sync_plan
 
 BATCHES = "barnabas_batches"
 MOMENT = "timestamptz"
@@ -49,7 +50,12 @@ _TYPES: tuple[tuple[type[T.DataType], str], ...] = (
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> BuiltSink:  # noqa: ARG001
     target, chosen = _target(rows, part, run)
-    return BuiltSink(chosen.writeStream.foreachBatch(target.take))
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        sync_plan(run.checkpoint(), batch_id)
+        target.take(batch, batch_id)
+
+    return BuiltSink(chosen.writeStream.foreachBatch(take))
 
 
 def try_out(rows: DataFrame, part: Part, run: Run) -> None:
