@@ -50,6 +50,7 @@ from barnabas.client.core import transaction_steps as transactions
 from barnabas.client.core.transaction_steps import Transaction
 from barnabas.core.errors import InvalidTransactionTimeout, OutOfOrderSequenceNumber, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
+from barnabas.pipelines.state.durable_files import sync_plan
 from pyspark_barnabas.produce.lanes import Written
 from pyspark_barnabas.produce.rows import RowWriter
 from pyspark_barnabas.shared import options as parse
@@ -251,6 +252,7 @@ class _Sink:
     def _source_offsets(self, batch_id: int) -> dict[TopicPartition, int]:
         if self._checkpoint is None:
             return {}
+        sync_plan(self._checkpoint, batch_id)
         try:
             return journaled_offsets(self._checkpoint, batch_id)
         except (OSError, ValueError, pa.ArrowException) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,6 +20,7 @@ from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed
 from barnabas.pipelines.spark.sinks.jdbc import Staged, _stage, _staging_of, _Target
 from barnabas.pipelines.spec.model import Part
 from tests.support.postgres import Postgres, run_postgres
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,36 @@ def test_of_two_drivers_with_the_same_batch_one_writes_it(database: Database, po
     for table in tables:
         made._commit("query", 0, *table)
     assert postgres.query('SELECT id FROM "both" ORDER BY id') == [(1,), (2,)]
+
+
+def test_pipelines_that_start_at_once_create_one_table(
+    database: Database, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres.query("DROP TABLE IF EXISTS barnabas_batches")
+    check = _Target._check_target
+    failures: list[BaseException] = []
+
+    def prepare() -> None:
+        try:
+            target(database, ["id"], ["bigint"], table="created_once")
+        except BaseException as error:
+            failures.append(error)
+
+    younger = threading.Thread(target=prepare)
+
+    def check_beside_another(self: _Target, cursor: Any) -> None:
+        """The first has made its tables and not committed; the second waits for it."""
+        monkeypatch.setattr(_Target, "_check_target", check)
+        younger.start()
+        deadline = time.monotonic() + PATIENCE_S
+        while not postgres.query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            assert time.monotonic() < deadline, "the second does not wait"
+        check(self, cursor)
+
+    monkeypatch.setattr(_Target, "_check_target", check_beside_another)
+    prepare()
+    younger.join()
+    assert failures == []
 
 
 def test_only_rows_of_attempts_that_spark_took_count(database: Database, postgres: Postgres) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 from tests.spark.pipelines.conftest import RunSpec
 from tests.support.fixtures import TopicFactory
+from tests.support.synced_files import SyncedFiles
 from tests.support.topics import produce
 
 if TYPE_CHECKING:
@@ -104,6 +106,24 @@ def test_of_two_drivers_that_run_the_same_query_one_writes_the_batch(
     elder.add(rows.write.format("parquet"), "other", 0)
     assert ids() == sorted([0, 1, 2] * 14)
     assert len([*lake.glob("*.parquet")]) == 14
+
+
+def test_offsets_and_rows_are_on_disk_before_the_log_lists_a_batch(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path, lake: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A power failure may take whatever is not: the batch would count, without its rows or its end."""
+    source = new_topic()
+    produce(bootstrap, source, [{"id": at} for at in range(6)])
+    synced = SyncedFiles(monkeypatch)
+    run_spec(copying(source, lake))
+    listed = min(at for at, path in enumerate(synced.paths) if path.parent == lake / "_spark_metadata")
+    query = json.loads(next((tmp_path / "state").glob("*/0/checkpoint/metadata")).read_text())["id"]
+    rows = [*lake.rglob(f"part-*-{query}-0-*")]
+    plan = next((tmp_path / "state").glob("*/0/checkpoint/offsets/0"))
+    assert rows
+    wanted = [plan, *rows, *(each.parent for each in rows)]
+    assert [each for each in wanted if each not in synced.paths[:listed]] == []
 
 
 @pytest.mark.kill_matrix

@@ -73,6 +73,29 @@ def test_decimals_that_would_be_rounded_are_bad(decode: Decode) -> None:
     assert decode([b"1.239", b"1.2"], "d DECIMAL(10, 2)", "CSV")[0].startswith("a decimal of column d")
 
 
+def test_decimals_in_a_map_and_of_the_longest_types_are_not_rounded_either(decode: Decode) -> None:
+    bad = "a decimal of column d does not fit decimal(38,10)"
+    fine = b'{"d":1234567890123456789012345678.0123456789000}'
+    values = [
+        fine, b'{"d":1.12345678901}', b'{"d":"1.12345678901"}', b'{"d":1e-30}', b'{"d":1.5e3}', b'{"d":7}',
+        b'{"d":-0.10}', b'{"d":null}', b"{}",
+    ]  # fmt: skip
+    found = decode(values, "d DECIMAL(38, 10)")
+    assert [each if isinstance(each, str) else str(each[0]) for each in found] == [
+        "1234567890123456789012345678.0123456789", bad, bad, bad, "1500.0000000000", "7.0000000000",
+        "-0.1000000000", "None", "None",
+    ]  # fmt: skip
+    assert decode([b'{"d":1.000000000001}'], "d DECIMAL(37, 10)") == [bad.replace("38", "37")]
+    assert decode([b"1.12345678901,a", b"1.5,b"], "d DECIMAL(38, 10), s STRING", "CSV")[0] == bad
+    wrapped = [b'{"schema":null,"payload":{"d":%s}}' % each for each in (b"1.12345678901", b"1.5")]
+    found = decode(wrapped, "d DECIMAL(38, 10)", envelope="connect")
+    assert found[0] == bad
+    assert str(found[1][0]) == "1.5000000000"
+    found = decode([b'{"m":{"x":1.25}}', b'{"m":{"x":1.5}}'], "m MAP<STRING, DECIMAL(4, 1)>")
+    assert found[0] == "a decimal of column m does not fit map<string,decimal(4,1)>"
+    assert str(found[1][0]["x"]) == "1.5"
+
+
 def test_fields_that_no_sample_had_are_named(decode: Decode) -> None:
     schema = "a BIGINT, s STRUCT<x: BIGINT>, l ARRAY<STRUCT<x: BIGINT>>"
     values = [

@@ -5,7 +5,7 @@ Spark's parsers are lenient. A record that they would change becomes a bad recor
 - bytes that are not UTF-8, and escapes of half a character, which Spark replaces;
 - text after the first JSON object of a value, which Spark drops;
 - decimals with more digits than their column, which Spark rounds. They are parsed with more digits first, and
-  must be equal in the column's own type;
+  must be equal in the column's own type. A type without room for more digits is compared with the text;
 - with an inferred schema, fields that no sample had, which Spark drops. A given schema names the wanted
   fields.
 
@@ -39,6 +39,8 @@ STRINGS: Final = r'"(?:[^"\\]|\\.)*"'
 NEXT_OBJECT: Final = r"\}\s*\{"
 PRECISION_MAX: Final = 38
 MORE_DIGITS: Final = 18
+PLACES: Final = r"^\s*[-+]?\d*\.(\d*?)0*\s*$"
+"""The places of a decimal, without zeros at the end."""
 
 
 class _Parsed(NamedTuple):
@@ -81,6 +83,8 @@ def text_decoder(
         if what == "JSON":
             errors.append(F.when(_goes_on(text), F.lit("the value has text after its JSON object")))
         errors += _decimal_errors(parsed.value, fitted, wide, schema)
+        digits = _csv_digits(text, schema, options) if what == "CSV" else _json_digits(text, envelope)
+        errors += _long_decimal_errors(fitted, schema, digits)
         if is_inferred:
             inner = text
             if envelope != NO_ENVELOPE:
@@ -156,6 +160,8 @@ def _wide(kind: T.DataType) -> T.DataType:
         return T.StructType([T.StructField(each.name, _wide(each.dataType)) for each in kind.fields])
     if isinstance(kind, T.ArrayType):
         return T.ArrayType(_wide(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return T.MapType(kind.keyType, _wide(kind.valueType))
     return kind
 
 
@@ -179,8 +185,62 @@ def _decimal_errors(
         if kind.simpleString() == each.dataType.simpleString():
             continue
         again = fitted.getField(each.name).cast(kind)
-        text = f"a decimal of column {each.name} does not fit {each.dataType.simpleString()}"
-        yield F.when(~again.eqNullSafe(parsed.getField(each.name)), F.lit(text))
+        is_same = _comparable(again, kind).eqNullSafe(_comparable(parsed.getField(each.name), kind))
+        yield F.when(~is_same, F.lit(_no_fit(each)))
+
+
+def _no_fit(field: T.StructField) -> str:
+    return f"a decimal of column {field.name} does not fit {field.dataType.simpleString()}"
+
+
+def _comparable(column: Column, kind: T.DataType) -> Column:
+    """Column that Spark compares; it does not compare maps."""
+    return F.to_json(F.struct(column.alias("v"))) if "map<" in kind.simpleString() else column
+
+
+def _long_decimal_errors(
+    fitted: Column, schema: T.StructType, digits_of: Callable[[str], Column]
+) -> Iterator[Column]:
+    """Errors of columns whose decimals are too long for a wider type to show what was rounded."""
+    for each in schema.fields:
+        kind = each.dataType
+        if not isinstance(kind, T.DecimalType) or not _is_long(kind):
+            continue
+        digits = digits_of(each.name)
+        is_cut = F.length(F.regexp_extract(digits, PLACES, 1)) > kind.scale
+        is_other = digits.try_cast("double") != fitted.getField(each.name).cast("double")
+        yield F.when(is_cut | (digits.rlike("[eE]") & is_other), F.lit(_no_fit(each)))
+
+
+def _json_digits(text: Column, envelope: str) -> Callable[[str], Column]:
+    """Digits of a column as they are in the JSON text.
+
+    A variant keeps the digits of a decimal, up to the longest that Spark has. Numbers with an exponent are
+    doubles in it.
+    """
+    variant = F.try_parse_json(text)
+
+    def digits_of(name: str) -> Column:
+        if "'" in name:
+            return F.lit(None).cast("string")  # such a name has no path
+        plain = F.try_variant_get(variant, f"$['{name}']", "string")
+        if envelope == NO_ENVELOPE:
+            return plain
+        wrapped = F.try_variant_get(variant, f"$.{PAYLOAD}['{name}']", "string")
+        return F.when(_is_envelope(text), wrapped).otherwise(plain)
+
+    return digits_of
+
+
+def _csv_digits(text: Column, schema: T.StructType, options: Mapping[str, str]) -> Callable[[str], Column]:
+    """Digits of a column as they are in the CSV text."""
+    texts = T.StructType([T.StructField(each.name, T.StringType()) for each in schema.fields])
+    parsed = F.from_csv(text, texts.toDDL(), dict(options))
+    return parsed.getField
+
+
+def _is_long(kind: T.DataType) -> bool:
+    return isinstance(kind, T.DecimalType) and kind.precision + MORE_DIGITS > PRECISION_MAX
 
 
 def _unknown_error(text: Column, schema: T.StructType) -> Column:

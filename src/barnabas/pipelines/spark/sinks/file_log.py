@@ -20,11 +20,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.clock import SystemClock
 from barnabas.pipelines.spark.context.run_context import PipelineFailed
 from barnabas.pipelines.spark.state.log_entry import create_entry
+from barnabas.pipelines.state.durable_files import LOCAL_SCHEME, sync_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,7 +175,18 @@ class FileLog:
             if not self._files.rename(source, target):
                 raise PipelineFailed(f"{source} cannot be moved to {target}")
             moved.append(self._files.getFileStatus(target))
+        self._sync(moved)
         return moved
+
+    def _sync(self, moved: list[Any]) -> None:
+        """Sync the files on a local disk, with their directories up to the log's, before the log lists
+        them."""
+        if str(self._files.getUri().getScheme()) != LOCAL_SCHEME or not moved:
+            return
+        root = Path(str(self._files.makeQualified(self._root).toUri().getPath()))
+        files = [Path(str(status.getPath().toUri().getPath())) for status in moved]
+        inside = {each for file in files for each in file.parents if each.is_relative_to(root)}
+        sync_files([*files, *inside])
 
     def _clear(self, query_id: str) -> None:
         """Remove unfinished files of earlier runs of the query. A run that still writes them fails."""

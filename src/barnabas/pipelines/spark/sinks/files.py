@@ -14,6 +14,7 @@ from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spark.sinks.built_sink import BuiltSink, query_id
 from barnabas.pipelines.spark.sinks.file_log import FileLog
 from barnabas.pipelines.spec.model import Part
+from barnabas.pipelines.state.durable_files import sync_plan
 
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> BuiltSink:  # noqa: ARG001
@@ -33,6 +34,7 @@ def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> B
     log.refuse_foreign_files()
 
     def take(batch: DataFrame, batch_id: int) -> None:
+        sync_plan(run.checkpoint(), batch_id)
         writer = batch.write.format(part["format"]).options(**options)
         log.add(writer.partitionBy(*by) if by else writer, query_id(batch), batch_id)
 

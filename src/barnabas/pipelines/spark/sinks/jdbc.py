@@ -31,8 +31,11 @@ from barnabas.pipelines.spark.context.postgres import Database, database_of, quo
 from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed, Run
 from barnabas.pipelines.spark.sinks.built_sink import BuiltSink, query_id
 from barnabas.pipelines.spec.model import Part
+from barnabas.pipelines.state.durable_files import sync_plan
 
 BATCHES = "barnabas_batches"
+PREPARE_LOCK = 0x62_61_72_6E_61_62_61_73
+"""Advisory lock in a database, held while tables are created: the bytes of `barnabas`."""
 MOMENT = "timestamptz"
 TEXT = "text"
 ROWS_PER_INSERT = 500
@@ -49,7 +52,12 @@ _TYPES: tuple[tuple[type[T.DataType], str], ...] = (
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> BuiltSink:  # noqa: ARG001
     target, chosen = _target(rows, part, run)
-    return BuiltSink(chosen.writeStream.foreachBatch(target.take))
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        sync_plan(run.checkpoint(), batch_id)
+        target.take(batch, batch_id)
+
+    return BuiltSink(chosen.writeStream.foreachBatch(take))
 
 
 def try_out(rows: DataFrame, part: Part, run: Run) -> None:
@@ -121,9 +129,14 @@ class _Target:
         """Types of columns that do not accept text without a cast: jsonb, uuid, an enum …"""
 
     def prepare(self) -> None:
-        """Create the tables, and check that the target accepts the rows, before any record is read."""
+        """Create the tables, and check that the target accepts the rows, before any record is read.
+
+        Pipelines that start at once take turns. Of two transactions that create the same table, PostgreSQL
+        would fail one, even with IF NOT EXISTS.
+        """
         key = f", PRIMARY KEY ({_list(self._key)})" if self._key else ""
         with self._database.transaction() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (PREPARE_LOCK,))
             if self._may_create:
                 cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._table} ({self._columns()}{key})")
             cursor.execute(

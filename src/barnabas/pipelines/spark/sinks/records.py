@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from barnabas.core.ids import TopicPartition
 from barnabas.pipelines.spark.context.connector import client_options, own_options
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.context.topics import ensure_topics
@@ -60,7 +59,7 @@ def stream_letters(letters: DataFrame, run: Run) -> DataStreamWriter:
     """Query for dead letters of a pipeline whose sink is not a topic, with its own progress."""
     outputs = [Records(letters, run.spec.errors.dead_letter_topic)]
     options = own_options(run)
-    union, chosen = _joined(outputs, options, run, f"{run.spec.group_id}-dead-letters")
+    union, chosen = _joined(outputs, options, run, letters_group(run))
     return union.writeStream.format("barnabas").options(**chosen)
 
 
@@ -74,19 +73,22 @@ def write_letters(letters: DataFrame, run: Run, query_id: str) -> None:
     union.write.format("barnabas").mode("append").options(**chosen).save()
 
 
-def last_batch(run: Run, query_id: str) -> int:
-    """Last batch of the query in the topic, with exactly-once delivery; -1 if there is none."""
-    return _sink(run).last_batch(query_id)
+def written_topic(run: Run) -> ExactlyOnceBatchWriter:
+    """Topic sink of an exactly-once pipeline, which knows the batches that it holds."""
+    return _written(sink_options(run.spec.sink, run), run, run.spec.group_id)
 
 
-def committed_by_group(run: Run, query_id: str, batch_id: int) -> dict[TopicPartition, int] | None:
-    """End offsets of that batch, if it is the last committed one."""
-    return _sink(run).committed_with(query_id, batch_id)
+def written_letters(run: Run) -> ExactlyOnceBatchWriter:
+    """Sink of `stream_letters`."""
+    return _written(own_options(run), run, letters_group(run))
 
 
-def _sink(run: Run) -> ExactlyOnceBatchWriter:
-    options = sink_options(run.spec.sink, run)
-    named = {"pipelineId": run.spec.group_id, **_marker_topic(options, run)}
+def letters_group(run: Run) -> str:
+    return f"{run.spec.group_id}-dead-letters"
+
+
+def _written(options: dict[str, str], run: Run, pipeline_id: str) -> ExactlyOnceBatchWriter:
+    named = {"pipelineId": pipeline_id, **_marker_topic(options, run)}
     schema = StructType().add("value", BinaryType()).add("topic", StringType())
     return ExactlyOnceBatchWriter(Options({**options, **named}), schema)
 
