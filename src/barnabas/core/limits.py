@@ -50,6 +50,13 @@ FRAME_ARRIVAL_BYTES_PER_MS_MIN: Final = 16
 OUTPUT_CONGESTED_BYTES: Final = 1024 * 1024
 """Answers queued in memory; past this the broker reads no further request of that connection."""
 
+OUTPUT_UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Answers queued for all connections together. Past this the broker closes connections that have not read
+their answers within `OUTPUT_PATIENCE_MS`, the largest first."""
+
+OUTPUT_PATIENCE_MS: Final = 1_000
+"""Time that a client has for its answers while all of them together take too much memory."""
+
 OUTPUT_STALLED_MS_MAX: Final = 300_000
 """The broker closes a connection that takes none of its queued bytes for this long."""
 

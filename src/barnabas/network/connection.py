@@ -100,6 +100,9 @@ class ConnectionOwner(Protocol):
 
     def authenticated(self, connection: Connection) -> None: ...
     def forget(self, connection: Connection) -> None: ...
+    def bound_unread(self) -> None:
+        """Close slow readers if unread responses take too much memory."""
+        ...
 
 
 class Connection:
@@ -457,10 +460,13 @@ class Connection:
         """
         if not self._blocked and not self._try_send():
             self._blocked = True
-            self._deadlines.blocked_since_ms = self._monotonic_ms()
+            self._deadlines.blocked_since_ms = self._deadlines.unread_since_ms = self._monotonic_ms()
             self._wait_to_send()
-        if self._output.memory_bytes > self._owner.limits.output_bytes_max:
-            self._reject_stalled()
+        unread_bytes = self._output.memory_bytes
+        if unread_bytes > self._owner.limits.output_bytes_max:
+            self.reject_stalled()
+        elif unread_bytes > OUTPUT_CONGESTED_BYTES:
+            self._owner.bound_unread()
 
     def _try_send(self) -> bool:
         """True when nothing is left to send, also because the connection has ended."""
@@ -613,7 +619,18 @@ class Connection:
         self._try_send()
         self._end(Closed.BAD_FRAME)
 
-    def _reject_stalled(self) -> None:
+    def unread_bytes(self, now_ms: float) -> int:
+        """Memory of responses, if the client has had time to read them."""
+        deadlines = self._deadlines
+        is_late = now_ms - deadlines.unread_since_ms > self._owner.limits.unread_patience_ms
+        return self._output.memory_bytes if self._blocked and is_late else 0
+
+    @property
+    def queued_bytes(self) -> int:
+        """Memory of responses that the socket does not take."""
+        return self._output.memory_bytes
+
+    def reject_stalled(self) -> None:
         self._owner.limited_log.warn(
             "output", "closing connection %s: the client does not read its responses", self.connection_id
         )

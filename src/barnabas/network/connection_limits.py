@@ -32,6 +32,8 @@ class ConnectionLimits:
     requests_in_flight_max: int = limits.REQUESTS_IN_FLIGHT_MAX
     output_bytes_max: int = limits.OUTPUT_BUFFERED_BYTES_MAX
     output_stalled_ms_max: float = limits.OUTPUT_STALLED_MS_MAX
+    unread_bytes_max: int = limits.OUTPUT_UNREAD_BYTES_MAX
+    unread_patience_ms: float = limits.OUTPUT_PATIENCE_MS
     frame_arrival_ms_max: float = limits.FRAME_ARRIVAL_MS_MAX
     authentication_ms_max: float = limits.AUTHENTICATION_MS_MAX
     half_closed_ms_max: float = limits.HALF_CLOSED_MS_MAX
@@ -42,7 +44,7 @@ class ConnectionDeadlines:
 
     __slots__ = (
         "_authenticate_by_ms", "_limits", "active_ms", "blocked_since_ms", "draining_since_ms",
-        "frame_since_ms",
+        "frame_since_ms", "unread_since_ms",
     )  # fmt: skip
 
     def __init__(self, connection_limits: ConnectionLimits, now_ms: float, *, authenticates: bool) -> None:
@@ -53,6 +55,8 @@ class ConnectionDeadlines:
         """Arrival of the first bytes of an incomplete request."""
         self.blocked_since_ms = NEVER
         """Last time that the client took bytes of a response, while others wait."""
+        self.unread_since_ms = NEVER
+        """Last time that the client had read all of its responses, while others wait."""
         self.draining_since_ms = NEVER
         self._authenticate_by_ms = now_ms + connection_limits.authentication_ms_max if authenticates else inf
 

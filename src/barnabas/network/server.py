@@ -200,6 +200,7 @@ class Server:
         for connection in self:
             with sweeping("the deadlines of a connection", connection.connection_id):
                 self._close_overdue(connection, now_ms)
+        self.bound_unread()
 
     def _close_overdue(self, connection: Connection, now_ms: float) -> None:
         reason = connection.overdue(now_ms)
@@ -207,6 +208,20 @@ class Server:
             if reason in _WORTH_A_LINE:
                 self.limited_log.warn(reason, "closing connection %s: %s", connection.connection_id, reason)
             connection.close(reason)
+
+    def bound_unread(self) -> None:
+        """Close the slow readers with the most unread responses until all responses together take little
+        enough memory. Readers that began a moment ago keep theirs."""
+        over_bytes = sum(each.queued_bytes for each in self._connections) - self.limits.unread_bytes_max
+        if over_bytes <= 0:
+            return
+        now_ms = self.clock.monotonic_ms()
+        slow = [(each.unread_bytes(now_ms), each) for each in self]
+        for unread_bytes, connection in sorted(slow, key=lambda each: each[0], reverse=True):
+            if over_bytes <= 0 or not unread_bytes:
+                break
+            connection.reject_stalled()
+            over_bytes -= unread_bytes
 
     def authenticated(self, connection: Connection) -> None:
         self._strangers.pop(connection, None)

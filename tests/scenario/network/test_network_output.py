@@ -190,6 +190,28 @@ async def test_answers_beyond_the_output_cap_close_the_connection(caplog: pytest
     assert len(caplog.records) == 1
 
 
+async def test_unread_answers_of_all_connections_have_a_bound_that_closes_the_slowest() -> None:
+    def dispatch(exchange: Exchange, frame: memoryview) -> None:
+        exchange.respond([bytes(int(bytes(frame)) << 20)])
+
+    async with serving(
+        dispatch, unread_bytes_max=10 << 20, unread_patience_ms=1_000, socket_send_buffer_bytes=65_536
+    ) as served:
+        slow = [await served.connect(receive_buffer_bytes=8_192) for _ in range(3)]
+        for client, size in zip(slow, (b"4", b"8", b"4"), strict=True):
+            await client.send(size)
+        await until(lambda: sum(each.queued_bytes for each in served.server) > 14 << 20)
+        served.clock.advance(ms=900)
+        served.server.sweep()
+        assert len(served.server) == 3, "all of them began a moment ago"
+        served.clock.advance(ms=200)
+        new = await served.connect(receive_buffer_bytes=8_192)
+        await new.send(b"2")
+        await until(lambda: served.closed("output_full") == 1)
+        assert sorted(each.queued_bytes >> 20 for each in served.server)[-2:] == [3, 3], "the largest is gone"
+        assert len(await new.receive()) == 2 << 20
+
+
 async def test_a_reader_that_never_reads_is_closed_at_its_deadline_but_not_while_it_takes_bytes() -> None:
     def dispatch(exchange: Exchange, frame: memoryview) -> None:
         exchange.respond([bytes(4 << 20)])
