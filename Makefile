@@ -47,7 +47,7 @@ $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[spark,zookeeper]'
 	touch $@ $(VENV)/.run
 
-cluster: $(VENV)/.spark ## start three brokers and a ZooKeeper on 127.0.0.1 (needs Java 17)
+cluster: $(VENV)/.run ## start three brokers on 127.0.0.1:9092 to 9094
 	@ls src/barnabas/__pycache__ >/dev/null 2>&1 || echo "compiling the sources, once: some seconds …"
 	@$(BIN)/python -m compileall -q src
 	@$(RUN) start --brokers 3
@@ -67,7 +67,7 @@ test-clients: $(VENV)/.dev ## every client and tool against the broker, write do
 test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (needs Java and Maven)
 	$(BIN)/python -m pytest -q --tb=line -r N tests/differential
 
-chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and check what clients saw; CHAOS_OPTIONS=--secure
+chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and check what clients saw; CHAOS_OPTIONS='--secure --store shared'
 	PYTHONPATH=src $(BIN)/python -m tests.chaos.run --seconds $(CHAOS_SECONDS) --brokers $(CHAOS_BROKERS) $(CHAOS_OPTIONS)
 
 simulate: $(VENV)/.dev ## whole brokers in a simulated world for SECONDS (60) from SEED (1): docs/SIMULATION.md

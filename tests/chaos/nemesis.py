@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from tests.chaos.namespaces import Lab
 from tests.support.cluster import Cluster, ClusterBroker
 from tests.support.secured_cluster import Reach
+from tests.support.store_process import StoreProcess
 from tests.support.zookeeper import ZooKeeper
 
 logger = logging.getLogger("nemesis")
@@ -30,6 +31,7 @@ STARTS_MAX = 5
 STORE_WAS_LOST = (
     "lost the connection to the coordination store while the broker started",
     "no ZooKeeper answers at",
+    "no coordination store answers at",
 )
 
 
@@ -39,7 +41,7 @@ class Scene:
 
     cluster: Cluster
     reach: Reach
-    zookeeper: ZooKeeper
+    store: ZooKeeper | StoreProcess
     topic: str
     random: random.Random
     lab: Lab | None = None
@@ -81,6 +83,8 @@ class Fault:
     lasts_s: float
     needs_lab: bool = False
     needs_disk: bool = False
+    store: type[ZooKeeper | StoreProcess] | None = None
+    """Kind of the coordination store, if the fault is one of it alone."""
 
 
 def _kill(pick: Callable[[Scene], ClusterBroker]) -> Callable[[Scene], None]:
@@ -133,7 +137,43 @@ def _restart(scene: Scene) -> None:
 
 def _kill_zookeeper(scene: Scene) -> None:
     logger.info("kill -9 of ZooKeeper")
-    scene.zookeeper.kill()
+    scene.store.kill()
+
+
+def _kill_shared_store(scene: Scene) -> None:
+    logger.info("kill -9 of the shared store")
+    scene.store.kill()
+
+
+def _kill_shared_store_often(scene: Scene) -> None:
+    """In the middle of what brokers ask of it when it comes back."""
+    for _ in range(5):
+        logger.info("kill -9 of the shared store, which is started again")
+        scene.store.kill()
+        time.sleep(scene.random.uniform(0.0, 0.5))
+        scene.store.start()
+        time.sleep(scene.random.uniform(0.0, 0.5))
+
+
+def _kill_shared_store_and_leader(scene: Scene) -> None:
+    """The end of the leader is reported to a store that is away."""
+    leader = scene.leader()
+    logger.info("kill -9 of the shared store and of broker %d", leader.id)
+    scene.store.kill()
+    leader.kill()
+
+
+def _kill_everything(scene: Scene) -> None:
+    logger.info("kill -9 of the shared store and of every broker")
+    scene.store.kill()
+    scene.cluster.kill()
+
+
+def _pause_shared_store(scene: Scene) -> None:
+    """Longer than the sessions, none of which may end: their owners live."""
+    assert isinstance(scene.store, StoreProcess)
+    logger.info("SIGSTOP of the shared store")
+    scene.store.pause()
 
 
 def _cut_brokers(scene: Scene) -> None:
@@ -171,7 +211,8 @@ def _isolate(scene: Scene) -> None:
     for other in scene.cluster.brokers:
         if other is not broker:
             scene.lab.cut_both(host_of(broker), host_of(other))
-    scene.lab.cut_both(host_of(broker), "zookeeper")
+    if isinstance(scene.store, ZooKeeper):
+        scene.lab.cut_both(host_of(broker), "zookeeper")
 
 
 def _fill_disk(scene: Scene) -> None:
@@ -192,10 +233,15 @@ FAULTS = (
     Fault("restart without one", _restart_without_one, 4),
     Fault("pause a leader", _pause, 5),
     Fault("clean restart", _restart, 0.5),
-    Fault("kill ZooKeeper", _kill_zookeeper, 4),
+    Fault("kill ZooKeeper", _kill_zookeeper, 4, store=ZooKeeper),
+    Fault("kill the shared store", _kill_shared_store, 4, store=StoreProcess),
+    Fault("kill the shared store often", _kill_shared_store_often, 0.5, store=StoreProcess),
+    Fault("kill the shared store and a leader", _kill_shared_store_and_leader, 1, store=StoreProcess),
+    Fault("kill everything", _kill_everything, 0.5, store=StoreProcess),
+    Fault("pause the shared store", _pause_shared_store, 5, store=StoreProcess),
     Fault("cut two brokers", _cut_brokers, 5, needs_lab=True),
     Fault("cut one way", _cut_one_way, 5, needs_lab=True),
-    Fault("cut off ZooKeeper", _cut_from_zookeeper, 5, needs_lab=True),
+    Fault("cut off ZooKeeper", _cut_from_zookeeper, 5, needs_lab=True, store=ZooKeeper),
     Fault("cut off the clients", _cut_from_clients, 4, needs_lab=True),
     Fault("isolate a leader", _isolate, 5, needs_lab=True),
     Fault("fill a disk", _fill_disk, 3, needs_disk=True),
@@ -206,7 +252,9 @@ def possible(scene: Scene) -> list[Fault]:
     return [
         fault
         for fault in FAULTS
-        if (scene.lab is not None or not fault.needs_lab) and (scene.full_disks or not fault.needs_disk)
+        if (scene.lab is not None or not fault.needs_lab)
+        and (scene.full_disks or not fault.needs_disk)
+        and (fault.store is None or isinstance(scene.store, fault.store))
     ]
 
 
@@ -217,8 +265,10 @@ def heal(scene: Scene) -> None:
     for broker in scene.stopped:
         broker.cont()
     scene.stopped.clear()
-    if not scene.zookeeper.process.is_running:
-        scene.zookeeper.start()
+    if not scene.store.process.is_running:
+        scene.store.start()
+    elif isinstance(scene.store, StoreProcess):
+        scene.store.resume()
     for place, disk in enumerate(scene.full_disks):
         if (disk / FILLER).exists():
             (disk / FILLER).unlink()

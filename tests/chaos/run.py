@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from typing import NoReturn, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.cluster.shared.notices import PROCESS_VARIABLE
 from barnabas.core.addressing.endpoints import Endpoint
 from tests.chaos.checker import complaints_about, sent_again
 from tests.chaos.direct_writing import DirectWriting
@@ -48,6 +50,7 @@ from tests.chaos.verdict import MARK
 from tests.chaos.workload import Copying, GroupReading, Worker, Writing, read_all
 from tests.support.cluster import Cluster, ClusterBroker
 from tests.support.secured_cluster import PROTOCOL, Reach, Security
+from tests.support.store_process import StoreProcess
 from tests.support.zookeeper import ZooKeeper
 
 logger = logging.getLogger("chaos")
@@ -95,26 +98,48 @@ class Makes(Protocol):
     def create_topics(self, topics: list[NewTopic], /) -> Mapping[str, Future[None]]: ...
 
 
-class LabBroker(ClusterBroker):
-    """A broker on a host of its own."""
+class ChaosBroker(ClusterBroker):
+    """A broker, on a host of its own if there is a lab. A shared store receives the news of its end."""
 
     def __init__(
-        self, broker_id: int, directory: Path, zookeeper: str, place: Lab, security: Security | None
+        self,
+        broker_id: int,
+        directory: Path,
+        store: ZooKeeper | StoreProcess,
+        place: Lab | None,
+        security: Security | None,
     ) -> None:
         super().__init__(
             broker_id,
             directory,
-            zookeeper,
+            _named(store),
             _settings(broker_id, security),
-            port=BROKER_PORT,
+            port=None if place is None else BROKER_PORT,
             protocol=_protocol(security),
         )
-        self.host = place.address(host_of(self))
         self._lab = place
+        self._process_name = ""
+        self._shared = store if isinstance(store, StoreProcess) else None
+        if place is not None:
+            self.host = place.address(host_of(self))
 
     @property
     def command(self) -> list[str]:
-        return self._lab.command(host_of(self), super().command)
+        command = super().command
+        return command if self._lab is None else self._lab.command(host_of(self), command)
+
+    def environment(self) -> dict[str, str]:
+        self._process_name = secrets.token_hex(16)
+        return {PROCESS_VARIABLE: self._process_name}
+
+    def kill(self) -> None:
+        super().kill()
+        if self._shared is not None:
+            self._shared.report_ended(self._process_name)
+
+
+def _named(store: ZooKeeper | StoreProcess) -> str:
+    return str(store.socket) if isinstance(store, StoreProcess) else store.connect
 
 
 def _settings(broker_id: int, security: Security | None) -> dict[str, object]:
@@ -144,6 +169,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--fault", action="append", help="only faults whose name contains this")
     parser.add_argument("--loopback", action="store_true", help="no namespaces: no cut links, no full disks")
+    parser.add_argument(
+        "--store",
+        choices=["zookeeper", "shared"],
+        help="the coordination store: ZooKeeper, or what the brokers of one machine share  [default: the"
+        " second with --loopback, else the first]",
+    )
     parser.add_argument("--secure", action="store_true", help="SASL inside TLS on all listeners, and rules")
     parser.add_argument(
         "--keep",
@@ -183,29 +214,19 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
             if place is not None
             else []
         )
-        zookeeper = (
-            LabZooKeeper(directory / "zookeeper", place) if place else ZooKeeper(directory / "zookeeper")
-        )
-        stack.callback(zookeeper.kill)
-        zookeeper.start()
+        store = _store(options, directory, place)
+        stack.callback(store.kill)
+        store.start()
         hosts = [place.address(host) for host in place.hosts] if place else [ClusterBroker.host]
         security = Security(directory / "certificates", hosts) if options.secure else None
         brokers = [
-            LabBroker(number, directory / f"broker-{number}", zookeeper.connect, place, security)
-            if place
-            else ClusterBroker(
-                number,
-                directory / f"broker-{number}",
-                zookeeper.connect,
-                _settings(number, security),
-                protocol=_protocol(security),
-            )
+            ChaosBroker(number, directory / f"broker-{number}", store, place, security)
             for number in range(1, options.brokers + 1)
         ]
-        cluster = Cluster(brokers, zookeeper.connect)
+        cluster = Cluster(brokers, _named(store))
         stack.callback(cluster.kill)
         reach = security.reach(cluster.bootstrap) if security else Reach.in_the_clear(cluster.bootstrap)
-        scene = Scene(cluster, reach, zookeeper, SOURCE, random.Random(options.seed), place, disks)
+        scene = Scene(cluster, reach, store, SOURCE, random.Random(options.seed), place, disks)
         try:
             complaints = _torment(scene, security, options)
         except BaseException as error:
@@ -224,10 +245,21 @@ def _run(options: argparse.Namespace, place: Lab | None) -> int:
             logger.error("%s", complaint)
         for kind, count in Counter(complaint.partition(":")[0] for complaint in complaints).most_common(20):
             logger.error("%d times in all: %s", count, kind)
-        left_out = [fault.name for fault in FAULTS if fault not in possible(scene)]
+        left_out = [
+            fault.name
+            for fault in FAULTS
+            if fault not in possible(scene) and (fault.store is None or isinstance(scene.store, fault.store))
+        ]
         if left_out:
             logger.warning("left out, as asked for by --loopback: %s", ", ".join(left_out))
         return 1 if complaints else 0
+
+
+def _store(options: argparse.Namespace, directory: Path, place: Lab | None) -> ZooKeeper | StoreProcess:
+    kind = options.store or ("shared" if options.loopback else "zookeeper")
+    if kind == "shared":
+        return StoreProcess(directory / "coordination")
+    return LabZooKeeper(directory / "zookeeper", place) if place else ZooKeeper(directory / "zookeeper")
 
 
 def _first_line(error: BaseException) -> str:
@@ -307,7 +339,7 @@ def _strike_until(scene: Scene, history: History, deadline: float, wanted: Seque
 
 
 def _note_leaders(scene: Scene, history: History) -> None:
-    merge(history.leaders, leaders_by_epoch(scene.zookeeper.directory, TOPICS))
+    merge(history.leaders, leaders_by_epoch(scene.store.directory, TOPICS))
 
 
 def _end(workers: Sequence[Worker]) -> None:

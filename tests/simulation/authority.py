@@ -21,6 +21,7 @@ from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.replication.partition.partition import Partition
 from tests.simulation.embedded import EmbeddedView
 from tests.simulation.machine import Machine
+from tests.simulation.shared import SharedView
 from tests.simulation.store import Store
 
 LEASE_S_MAX = 10.0
@@ -58,7 +59,7 @@ def _decoded(data: bytes) -> PartitionState:
 
 
 class Authority:
-    def __init__(self, store: Store | EmbeddedView) -> None:
+    def __init__(self, store: Store | EmbeddedView | SharedView) -> None:
         self._store = store
         self._few: dict[tuple[int, TopicPartition], Few] = {}
         self._both: dict[TopicPartition, int] = {}

@@ -16,6 +16,7 @@ from tests.simulation.clients import World
 from tests.simulation.embedded import EmbeddedView
 from tests.simulation.machine import Machine
 from tests.simulation.network import Network
+from tests.simulation.shared import SharedView
 from tests.simulation.store import Store
 
 ALL_BROKERS = 0
@@ -34,7 +35,7 @@ class Stage(NamedTuple):
     brokers: int
     machines: Sequence[Machine]
     network: Network
-    store: Store | EmbeddedView
+    store: Store | EmbeddedView | SharedView
     history: History
     """Of the producers and readers that are always there."""
     world: Callable[[str, History], World]

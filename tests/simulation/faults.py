@@ -20,6 +20,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import CONTENT, COORDINATION, DIRECTORIES, OPERATIONS, Machine
 from tests.simulation.network import Network
 from tests.simulation.shape import Shape
+from tests.simulation.shared import SharedView
 from tests.simulation.store import HOST as STORE
 from tests.simulation.store import Store
 
@@ -44,7 +45,7 @@ class Surroundings(NamedTuple):
 
     loop: SimulatedLoop
     network: Network
-    store: Store | EmbeddedView
+    store: Store | EmbeddedView | SharedView
     machines: Sequence[Machine]
     topics: Sequence[str] = ()
     """Those whose replicas may be damaged."""

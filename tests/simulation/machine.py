@@ -26,6 +26,7 @@ from tests.simulation.loop import EPOCH_MS, Process, SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.settings import settings_of
 from tests.simulation.shape import Shape
+from tests.simulation.shared import SharedView
 from tests.simulation.shortages import WITHOUT_MEMORY
 from tests.simulation.store import Store, opener
 from tests.simulation.threads import SimulatedWorkers
@@ -103,7 +104,7 @@ class Machine:
         number: int,
         loop: SimulatedLoop,
         network: Network,
-        store: Store | EmbeddedView,
+        store: Store | EmbeddedView | SharedView,
         seed: int,
         trace: Trace,
         shape: Shape,
@@ -131,7 +132,7 @@ class Machine:
         self.complaints: list[str] = []
         self._loop = loop
         self._network = network
-        self.store: Store | EmbeddedView = store
+        self.store: Store | EmbeddedView | SharedView = store
         self._trace = trace
         self._has_power = True
         self._has_threads = True
@@ -207,7 +208,13 @@ class Machine:
     def _opener(self) -> Any:
         if isinstance(self.store, EmbeddedView):
             return embedded_opener(self.store, self.files)
+        if isinstance(self.store, SharedView):
+            return self.store.opener(self._life())
         return opener(self.store, self._network, self._chance)
+
+    def _life(self) -> str:
+        """Name of the present process, or of the last."""
+        return f"{self}, life {self.lives}"
 
     def stop(self) -> None:
         """Controlled shutdown, which hands leaderships over. The broker is started again when it has stopped.
@@ -478,3 +485,5 @@ class Machine:
             process.die()
             self.graves.append(process)
             self._network.process_died(process, silently=silently)
+            if isinstance(self.store, SharedView):
+                self.store.process_ended(self._life())

@@ -223,7 +223,13 @@ class Network:
 
     # -- connecting ---------------------------------------------------------------------------
 
-    async def connect(self, make_protocol: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
+    async def connect(
+        self,
+        make_protocol: Callable[[], Any],
+        host: str,
+        port: int,
+        make_transport: type[StreamTransport] = StreamTransport,
+    ) -> tuple[Any, Any]:
         process = current_process()
         if process.host in self.without_descriptors:
             raise OSError(errno.EMFILE, "Too many open files")
@@ -231,7 +237,7 @@ class Network:
         self._later(process.host, host, self._greet, process, (host, port), opened)
         stream = await opened
         protocol = make_protocol()
-        transport = StreamTransport(self.loop, stream.ends[0], protocol)
+        transport = make_transport(self.loop, stream.ends[0], protocol)
         protocol.connection_made(transport)
         return transport, protocol
 

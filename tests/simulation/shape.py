@@ -45,6 +45,8 @@ LATEST_EMBEDDED_TRIALS = ("tokens",)
 TRIAL_SHARE = 0.6
 LATER_TRIAL_SHARE = 0.8
 EMBEDDED_SHARE = 0.25
+SHARED_SHARE = 0.25
+"""Of the seeds with several brokers."""
 
 
 class Shape(NamedTuple):
@@ -65,6 +67,8 @@ class Shape(NamedTuple):
     """Of brokers, beside those that are the same in every run."""
     is_embedded: bool = False
     """Whether the cluster is one broker that keeps its own coordination store."""
+    is_shared: bool = False
+    """Whether the brokers share an embedded store, as those of one machine do."""
 
     @property
     def survives_power_cuts(self) -> bool:
@@ -91,6 +95,8 @@ def draw_shape(seed: int, trial: str = "") -> Shape:
     shape = shape._replace(settings=draw_settings(seed))
     if _is_embedded(seed, trial):
         shape = embedded(shape)
+    elif random.Random(f"{seed} shared store").random() < SHARED_SHARE:
+        shape = shape._replace(is_shared=True, drift_ppm_max=0)  # one machine has one clock
     shape = shape._replace(trial=trial or shape.trial or _later_trial(seed, shape))
     return shape._replace(settings={**shape.settings, **TRIAL_SETTINGS.get(shape.trial, {})})
 

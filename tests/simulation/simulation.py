@@ -41,6 +41,7 @@ from tests.simulation.network import Network
 from tests.simulation.parts import USUAL, draw_cast, draw_usual, trial_of
 from tests.simulation.scale import small_sizes
 from tests.simulation.shape import Shape, draw_shape
+from tests.simulation.shared import SharedView
 from tests.simulation.store import Store
 from tests.simulation.story import plain
 from tests.simulation.trace import Trace
@@ -107,7 +108,13 @@ class Simulation:
         self.network = Network(self.loop, random.Random(f"{seed} network"), self.trace)
         self.network.latency_s = (0.0002, self.shape.latency_ms_max / 1_000)
         epoch_ms = EPOCH_MS if self.shape.settings else 0
-        self.store = EmbeddedView() if self.shape.is_embedded else Store(self.loop, self.network, epoch_ms)
+        self.store: Store | EmbeddedView | SharedView
+        if self.shape.is_embedded:
+            self.store = EmbeddedView()
+        elif self.shape.is_shared:
+            self.store = SharedView(self.loop, self.network, seed)
+        else:
+            self.store = Store(self.loop, self.network, epoch_ms)
         self.machines = [
             Machine(number, self.loop, self.network, self.store, seed * 10 + number, self.trace, self.shape)
             for number in range(1, self.shape.brokers + 1)
@@ -390,9 +397,13 @@ class Simulation:
             await asyncio.sleep(0.25)
 
     def _bury(self) -> None:
+        if isinstance(self.store, SharedView):
+            self.store.leave()
         for machine in self.machines:
             machine.leave()
             self._processes += machine.graves
+        if isinstance(self.store, SharedView):
+            self._processes += self.store.graves
         for process in self._processes:
             process.die()
             process.bury()

@@ -42,6 +42,7 @@ from barnabas.core.scheduler import Background
 from tests.chaos.leaderships import Leaders, merge
 from tests.simulation.loop import SimulatedLoop, current_process
 from tests.simulation.network import Direction, Network
+from tests.simulation.trace import Trace
 
 HOST = "10.0.0.9"
 TICK_S = 0.5
@@ -255,18 +256,8 @@ class Store:
                 connection.fire(event)
 
     def _tell(self, operation: Operation) -> None:
-        """Leaders and controller, for readers of the transcript."""
         if isinstance(operation, Create | SetData):
-            parts = operation.path.split("/")
-            if parts[-1] == "state" and parts[1:3] == ["brokers", "topics"]:
-                state = PartitionStateZnode.decode(operation.data, 0)
-                merge(self.leaders, {(parts[3], int(parts[5])): {state.leader_epoch: state.leader}})
-                self._network.trace.tell(
-                    f"{parts[3]}-{parts[5]}: {_leader(state.leader)} in epoch {state.leader_epoch}, in sync"
-                    f" {', '.join(map(str, state.isr))}"
-                )
-            elif operation.path == "/controller":
-                self._network.trace.tell(f"broker {json.loads(operation.data)['brokerid']} is the controller")
+            tell_of_write(operation.path, operation.data, self.leaders, self._network.trace)
 
     def _read(self, connection: Connection, request: wire.Read) -> Any:
         path = request.path
@@ -466,6 +457,20 @@ def opener(store: Store, network: Network, chance: random.Random) -> Any:
             yield session
 
     return open_store
+
+
+def tell_of_write(path: str, data: bytes, leaders: Leaders, trace: Trace) -> None:
+    """What a reader of the transcript wants to know: who leads what, who is the controller."""
+    parts = path.split("/")
+    if parts[-1] == "state" and parts[1:3] == ["brokers", "topics"]:
+        state = PartitionStateZnode.decode(data, 0)
+        merge(leaders, {(parts[3], int(parts[5])): {state.leader_epoch: state.leader}})
+        trace.tell(
+            f"{parts[3]}-{parts[5]}: {_leader(state.leader)} in epoch {state.leader_epoch}, in sync"
+            f" {', '.join(map(str, state.isr))}"
+        )
+    elif path == "/controller" and data.startswith(b'{"version'):
+        trace.tell(f"broker {json.loads(data)['brokerid']} is the controller")
 
 
 def _leader(number: int) -> str:

@@ -13,6 +13,7 @@ from tests.chaos.history import History
 from tests.simulation.cast import Client, Part, Stage
 from tests.simulation.clients import World
 from tests.simulation.embedded import EmbeddedView
+from tests.simulation.shared import SharedView
 from tests.simulation.store import Store
 
 NONSENSE = b"{"
@@ -24,7 +25,7 @@ class Vandal(Part):
         yield "vandal", _spoil(stage.world("vandal", History()), stage.store)
 
 
-async def _spoil(world: World, store: Store | EmbeddedView) -> None:
+async def _spoil(world: World, store: Store | EmbeddedView | SharedView) -> None:
     while not world.is_over():
         await world.pause(PAUSE_S)
         store.spoil(ControllerZnode.PATH, NONSENSE)

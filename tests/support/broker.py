@@ -111,8 +111,12 @@ class BarnabasBroker:
         self._process = ServerProcess(
             self.command,
             is_ready=lambda line: line.startswith(READY_PREFIX),
-            environment={"PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
+            environment={"PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1", **self.environment()},
         )
+
+    def environment(self) -> dict[str, str]:
+        """Variables of the next process, beside the usual ones."""
+        return {}
 
     def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
         self.process.wait_ready(timeout_s)

@@ -36,9 +36,11 @@ class ClusterBroker(BarnabasBroker):
         protocol: str = "PLAINTEXT",
         code: Path | None = None,
     ) -> None:
+        """`zookeeper` is a connect string, or the path of a shared store's socket."""
+        store = "coordination.socket" if zookeeper.startswith("/") else "zookeeper.connect"
         own: dict[str, object] = {
             "broker.id": broker_id,
-            "zookeeper.connect": zookeeper,
+            store: zookeeper,
             "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
         }
         super().__init__(

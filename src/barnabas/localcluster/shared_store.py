@@ -45,7 +45,7 @@ class SharedStoreMember:
     """A `supervisor.Member`: the process of the store. Brokers cannot do without it for long."""
 
     name = "store"
-    restart_backoff = Backoff(first_ms=50.0, max_ms=5_000.0)
+    restart_backoff = Backoff(first_ms=50.0, max_ms=1_000.0)
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -33,8 +33,15 @@ def test_nothing_is_lost_in_a_storm_on_secured_listeners() -> None:
     torment(SHORT_S, "--secure")
 
 
-def torment(seconds: int, *more: str) -> None:
-    require_zookeeper()
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_in_a_storm_on_the_shared_store() -> None:
+    torment(SHORT_S, store="shared")
+
+
+def torment(seconds: int, *more: str, store: str = "zookeeper") -> None:
+    if store == "zookeeper":
+        require_zookeeper()
+    more = ("--store", store, *more)
     command = [sys.executable, "-m", "tests.chaos.run", "--seconds", str(seconds), "--brokers", "3", *more]
     uncut = why_not()
     if uncut is not None:

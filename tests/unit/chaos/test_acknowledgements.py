@@ -9,9 +9,12 @@ from tests.chaos.checker import complaints_about
 from tests.chaos.direct_writing import settle
 from tests.chaos.history import History, Outcome, Place, Value, Write
 from tests.chaos.leaderships import leaders_by_epoch, merge
+from tests.support.manual_time import ManualClock
 
+from barnabas.cluster.embedded.session import open_embedded
 from barnabas.cluster.znodes.layout import PartitionState, PartitionStateZnode
 from barnabas.core.errors import NotLeaderOrFollower
+from barnabas.core.scheduler import InlineBackground
 from barnabas.protocol.messages.produce import PartitionProduceResponse
 
 ACKNOWLEDGED, UNKNOWN = Outcome.ACKNOWLEDGED, Outcome.UNKNOWN
@@ -193,10 +196,29 @@ def test_the_leaders_are_read_from_the_log_of_zookeeper(tmp_path: Path) -> None:
     assert found == {("single", 0): {0: 1, 1: -1, 2: 2, 3: 1}, ("single", 1): {0: 2}}
 
 
+async def test_the_leaders_are_read_from_the_log_and_the_snapshot_of_a_shared_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = PartitionStateZnode.path("single", 0)
+    async with open_embedded(tmp_path, ManualClock(), InlineBackground()) as znodes:
+        await znodes.create(path, state_of(1, 0), make_parents=True)
+        monkeypatch.setattr("barnabas.cluster.embedded.session.COMPACT_BYTES_MIN", 1)
+        await znodes.set(path, state_of(-1, 1))
+        monkeypatch.undo()
+        found = leaders_by_epoch(tmp_path, {"single"})
+        assert found == {("single", 0): {1: -1}}
+        await znodes.set(path, state_of(2, 2))
+    assert leaders_by_epoch(tmp_path, {"single"}) == {("single", 0): {1: -1, 2: 2}}
+
+
+def state_of(leader: int, epoch: int) -> bytes:
+    return PartitionStateZnode.encode(PartitionState(leader, epoch, (1, 2, 3), controller_epoch=1))
+
+
 def logged(topic: str, partition: int, leader: int, epoch: int) -> bytes:
     """SetDataTxn: path, data and version, strings with their lengths."""
     path = PartitionStateZnode.path(topic, partition).encode()
-    data = PartitionStateZnode.encode(PartitionState(leader, epoch, (1, 2, 3), controller_epoch=1))
+    data = state_of(leader, epoch)
     return b"".join(
         (len(path).to_bytes(4, "big"), path, len(data).to_bytes(4, "big"), data, bytes(4), b"B", bytes(8))
     )

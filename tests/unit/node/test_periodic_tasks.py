@@ -47,7 +47,7 @@ from barnabas.node.membership.store_watcher import following
 from barnabas.node.runtime import LoopScheduler, TimerDriver
 from barnabas.node.security import jwks
 from barnabas.node.security.jwks import TokenVerifier
-from barnabas.processes.supervisor import RESTART_BACKOFF, Keeper
+from barnabas.processes.supervisor import Keeper
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr_changes import IsrKeeper
@@ -446,10 +446,7 @@ async def test_an_answer_that_cannot_be_taken_leaves_the_controllers_channel_wor
     await senders.close()
 
 
-async def test_a_process_that_cannot_be_looked_after_is_started_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("barnabas.processes.supervisor.RESTART_BACKOFF", Backoff(1.0, 1.0))
+async def test_a_process_that_cannot_be_looked_after_is_started_again() -> None:
     launches = itertools.count()
     again = asyncio.Event()
 
@@ -468,7 +465,7 @@ async def test_a_process_that_cannot_be_looked_after_is_started_again(
 
     class Member:
         name = "broker 1"
-        restart_backoff = RESTART_BACKOFF
+        restart_backoff = Backoff(1.0, 1.0)
 
         async def launch(self, _: object) -> Any:
             number = next(launches)

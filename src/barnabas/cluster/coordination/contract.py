@@ -27,7 +27,7 @@ other broker has taken over. The lease is counted from the moment when the last 
 so it needs no agreement of clocks. A process that was stopped finds its lease expired when it continues,
 before it has received anything from the store.
 
-Two implementations pass one contract suite: `embedded` and ZooKeeper.
+Three implementations pass one contract suite: `embedded`, `shared` and ZooKeeper.
 """
 
 from __future__ import annotations

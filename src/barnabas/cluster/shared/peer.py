@@ -61,7 +61,7 @@ class Peer(asyncio.Protocol):
         self._owner = owner
         self._frames = FrameBuffer(REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[asyncio.Task[None], None] = {}
         self._is_held = False
         self._is_full = False
 
@@ -108,7 +108,7 @@ class Peer(asyncio.Protocol):
     def answer_when(self, number: int, work: Callable[[], Awaitable[Answer]]) -> None:
         """Answer a request once its work is done."""
         task = asyncio.ensure_future(self._answer(number, work))
-        self._answering.add(task)
+        self._answering[task] = None
         task.add_done_callback(self._answered)
         self._throttle()
 
@@ -151,7 +151,7 @@ class Peer(asyncio.Protocol):
             self.drop()
 
     def _answered(self, task: asyncio.Task[None]) -> None:
-        self._answering.discard(task)
+        self._answering.pop(task, None)
         self._throttle()
 
     def _throttle(self) -> None:

@@ -62,7 +62,7 @@ class StoreServer:
         self._table = SessionTable(self._now_ms())
         self._sessions: dict[int, EmbeddedSession] = {}
         self._attached: dict[int, Peer] = {}
-        self._peers: set[Peer] = set()
+        self._peers: dict[Peer, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -100,11 +100,11 @@ class StoreServer:
         return self._store.tree.zxid
 
     def entered(self, peer: Peer) -> bool:
-        self._peers.add(peer)
+        self._peers[peer] = None
         return len(self._peers) <= CONNECTIONS_MAX
 
     def left(self, peer: Peer) -> None:
-        self._peers.discard(peer)
+        self._peers.pop(peer, None)
         if peer.session_id is not None:
             self._detach(peer, peer.session_id)
 
