@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.commands.pipeline_spec import check_master, describe, load_file, master_option, state_option
+from barnabas.cli.support.connection_hints import advice, login_is_missing
 from barnabas.cli.support.exit_codes import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.support.progress import Stages
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, given_file, given_properties
@@ -177,7 +178,9 @@ def _errors_reported(spec: PipelineSpec, located: Located) -> Iterator[None]:
     try:
         yield
     except BrokerMissing as error:
-        raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
+        is_login_missing = error.was_connected and not error.protocol.is_sasl
+        hint = login_is_missing(error.protocol) if is_login_missing else advice(str(error), error.protocol)
+        raise Unreachable(f"{error}: {hint}") from None
     except PipelineFailed as error:
         text = scrub(str(error), spec)
         if error.path:

@@ -270,6 +270,12 @@ def test_metrics_say_how_pipelines_are(world: World) -> None:
     assert 'barnabas_pipeline_records_total{pipeline="p"} 5' in text
     assert 'barnabas_pipeline_lag_records{pipeline="p"} 7' in text
     assert 'barnabas_pipeline_dead_letters_total{pipeline="p"} 1' in text
+    assert 'barnabas_pipeline_records_per_second{pipeline="p"} 2' in text
+    assert 'barnabas_pipeline_batch_ms{pipeline="p"} 3' in text
+    assert 'barnabas_pipeline_restarts_total{pipeline="p"} 0' in text
+    world.supervisor.on_ended("p", 1, "it broke")
+    world.pass_time(10_000)
+    assert 'barnabas_pipeline_restarts_total{pipeline="p"} 1' in render_metrics(world.supervisor)
 
 
 @pytest.mark.parametrize("target", list(Target))
