@@ -98,6 +98,8 @@ diagrams: $(VENV)/.dev ## draw and render what the pages in docs/ show of the co
 	PYTHONPATH=src $(BIN)/python tools/draw_architecture.py
 	PYTHONPATH=src $(BIN)/python tools/render_security.py
 	PYTHONPATH=src $(BIN)/python tools/render_metrics.py
+	PYTHONPATH=src $(BIN)/python tools/render_reference.py
+	PYTHONPATH=src $(BIN)/python -m barnabas.pipelines.spec.schema > docs/pipeline.schema.json
 	PYTHONPATH=src $(BIN)/python -m barnabas.config.render_docs > docs/CONFIG.md
 
 codecs: $(VENV)/.run ## write the codecs of the hot APIs into build/codecs, to be read

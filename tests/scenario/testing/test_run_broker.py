@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,21 @@ def test_the_pytest_plugin_offers_a_broker_as_the_readme_shows(tmp_path: Path) -
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+
+
+def test_the_examples_of_the_page_about_pytest_run(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "PYTEST.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    for number, example in enumerate(examples):
+        (tmp_path / f"test_example_{number}.py").write_text(example)
+    environment = {"PYTHONPATH": str(REPOSITORY / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.plugin", "-W", "error", "."],
+        cwd=tmp_path, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
 def test_the_plugin_is_registered_for_pytest() -> None:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ENDED = "stopped; the next run continues from here"
+OPEN_WINDOWS = (
+    "windows that were still open are not written: the checkpoint keeps them, and a later run writes them"
+    " once newer rows close them (emit: updates writes every window at once)"
+)
 
 
 @click.command()
@@ -100,6 +104,8 @@ def run(
         stages.leave()
         session.stop()
     if not ending.stopped.is_set():
+        if spec.keeps_open_windows:
+            click.echo(f"{spec.name}: {OPEN_WINDOWS}", err=True)
         click.echo(f"{spec.name}: done", err=True)
         return
     click.echo(f"{spec.name}: {ENDED}", err=True)
