@@ -94,9 +94,13 @@ kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipelin
 check: $(VENV)/.dev ## ruff, mypy --strict over src and tests, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-diagrams: $(VENV)/.dev ## draw what docs/ARCHITECTURE.md and docs/SECURITY.md show of the code
+diagrams: $(VENV)/.dev ## draw and render what the pages in docs/ show of the code
 	PYTHONPATH=src $(BIN)/python tools/draw_architecture.py
 	PYTHONPATH=src $(BIN)/python tools/render_security.py
+	PYTHONPATH=src $(BIN)/python tools/render_metrics.py
+	PYTHONPATH=src $(BIN)/python tools/render_reference.py
+	PYTHONPATH=src $(BIN)/python -m barnabas.pipelines.spec.schema > docs/pipeline.schema.json
+	PYTHONPATH=src $(BIN)/python -m barnabas.config.render_docs > docs/CONFIG.md
 
 codecs: $(VENV)/.run ## write the codecs of the hot APIs into build/codecs, to be read
 	PYTHONPATH=src $(BIN)/python -m barnabas.protocol.codecs.writing build/codecs

@@ -35,7 +35,7 @@ from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.jvm.session import SparkMissing, open_session
 from barnabas.pipelines.spark.runner import RunningPipeline, start_pipeline
 from barnabas.pipelines.spec.validation import load_document
-from barnabas.pipelines.state.progress import Progress
+from barnabas.pipelines.state.progress import Progress, partition_offsets
 from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.testing.broker import run_broker
 
@@ -49,6 +49,7 @@ BAR_WIDTH = 40
 TABLE_WIDTH = 78
 FIRST_RESULTS_SECONDS_MAX = 300
 RESTARTS_MAX = 3
+SETTLE_SECONDS_MAX = 60
 
 
 def clean(out: Path) -> dict[str, Any]:
@@ -90,6 +91,8 @@ class Clickstream(threading.Thread):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         self.produced = 0
+        self.ended = threading.Event()
+        """No more clicks are written; the counts are still read."""
         self.bad = 0
         self.windows: dict[tuple[str, str], int] = {}
         self.stopped = threading.Event()
@@ -101,6 +104,7 @@ class Clickstream(threading.Thread):
         asyncio.run(self._work())
 
     def stop(self) -> None:
+        self.ended.set()
         self.stopped.set()
         if self.is_alive():
             self.join()
@@ -125,7 +129,7 @@ class Clickstream(threading.Thread):
             await writing
 
     async def _write(self, producer: Producer) -> None:
-        while not self.stopped.is_set():
+        while not self.ended.is_set():
             batch = [self._click() for _ in range(EVENTS_PER_SECOND // 4)]
             await producer.send("clicks", batch)
             self.produced += len(batch)
@@ -207,6 +211,31 @@ def _waited_for(latest: dict[str, Progress], seconds: float) -> str:
     return f"waiting for {what}, {seconds:.0f} s …"
 
 
+def settle(stream: Clickstream, latest: dict[str, Progress], running: list[RunningPipeline]) -> bool:
+    """Wait until both pipelines have read every click and every count has come back."""
+    deadline = time.perf_counter() + SETTLE_SECONDS_MAX
+    while time.perf_counter() < deadline and not any(pipeline.failure for pipeline in running):
+        reports = list(latest.values())
+        has_read = len(reports) == len(running) and all(
+            sum(partition_offsets(each.offsets).get("clicks", {}).values()) >= stream.produced
+            for each in reports
+        )
+        if has_read and sum(stream.clicks().values()) >= stream.produced - stream.bad:
+            return True
+        time.sleep(0.25)
+    return False
+
+
+def summary(stream: Clickstream, rows: int, files: int, *, is_complete: bool) -> str:
+    """The numbers at the end. Clean and bad clicks together are those produced."""
+    said = (
+        f"{stream.produced:,} clicks were produced, {stream.bad:,} of them bad;"
+        f" {rows:,} clean ones lie in {files} files,"
+        f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
+    )
+    return said if is_complete else f"{said} The pipelines ended before they had read all of them."
+
+
 def main() -> int:
     console = Console()
     stages = Stages("demo")
@@ -250,6 +279,8 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
         show(console, stream, latest, running, seconds)
     except KeyboardInterrupt:
         console.print("interrupted; stopping …")
+    stream.ended.set()
+    is_complete = settle(stream, latest, running)
     stream.stop()
     failures = [failure for pipeline in running if (failure := pipeline.failure) is not None]
     for pipeline in running:
@@ -260,10 +291,7 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
     rows = spark.read.parquet(str(out)).count() if files else 0
     if not console.is_terminal:
         console.print(chart(stream, latest, "at the end"))
-    console.print(
-        f"{stream.produced:,} clicks were produced; {rows:,} clean ones lie in {len(files)} files,"
-        f" {sum(stream.clicks().values()):,} were counted in {len(stream.windows)} windows."
-    )
+    console.print(summary(stream, rows, len(files), is_complete=is_complete))
     return not failures
 
 

@@ -103,9 +103,11 @@ def register_process_metrics(metrics: Metrics) -> None:
     )
     metrics.gauge("process_threads", "Threads that Python knows.", threading.active_count)
     metrics.samples(
-        "process_cpu_seconds_total", "CPU time, user and system.", lambda: iter([((), process_cpu_s())])
+        "process_cpu_seconds_total", "CPU time, user and system.", (), lambda: iter([((), process_cpu_s())])
     )
-    metrics.samples("python_gc_collections_total", "Garbage collections, by generation.", _collections)
+    metrics.samples(
+        "python_gc_collections_total", "Garbage collections, by generation.", ("generation",), _collections
+    )
 
 
 def _collections() -> Iterator[tuple[Labels, float]]:

@@ -97,10 +97,11 @@ def _register_samples(metrics: Metrics, log_manager: LogManager, fetchers: Fetch
         ("kafka_log_log_start_offset", "First offset of the log.", lambda log: log.log_start_offset),
         ("kafka_log_log_end_offset", "Offset of the next record.", lambda log: log.log_end_offset),
     ):
-        metrics.samples(name, doc, of_logs(read))
+        metrics.samples(name, doc, ("partition", "topic"), of_logs(read))
     metrics.samples(
         "kafka_log_directory_offline",
         "1 for a log directory that is offline, 0 for the others.",
+        ("log_directory",),
         lambda: (
             (_directory_labels(each), each.failure is not None) for each in list(log_manager.directories)
         ),
@@ -108,11 +109,13 @@ def _register_samples(metrics: Metrics, log_manager: LogManager, fetchers: Fetch
     metrics.samples(
         "barnabas_log_directory_free_bytes",
         "Bytes that the broker may still write to the disk of a log directory.",
+        ("log_directory",),
         lambda: _free_bytes(log_manager),
     )
     metrics.samples(
         "kafka_replica_fetcher_consumer_lag",
         "Committed records of the leader that the replica here lacks, by source broker.",
+        ("partition", "source_broker", "topic"),
         lags,
     )
 

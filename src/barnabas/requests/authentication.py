@@ -107,9 +107,20 @@ class SaslGate:
         return session.dispatch
 
     def count_success(self, mechanism: str, *, again: bool) -> None:
-        name = "kafka_successful_reauthentication_total" if again else "kafka_successful_authentication_total"
-        help_text = "Connections that re-authenticated." if again else "Connections that authenticated."
-        self._metrics.counter(name, help_text, listener=self.listener_name, mechanism=mechanism).value += 1
+        if again:
+            self._metrics.counter(
+                "kafka_successful_reauthentication_total",
+                "Connections that re-authenticated.",
+                listener=self.listener_name,
+                mechanism=mechanism,
+            ).value += 1
+        else:
+            self._metrics.counter(
+                "kafka_successful_authentication_total",
+                "Connections that authenticated.",
+                listener=self.listener_name,
+                mechanism=mechanism,
+            ).value += 1
 
     def count_failure(self, mechanism: str, reason: Reason) -> None:
         self._metrics.counter(

@@ -44,7 +44,8 @@ def fetch_options(options: Options) -> FetchOptions:
         columns=parse.columns(options),
         isolation=parse.isolation(options),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
-        fetch_bytes=fetch_bytes,
+        # A task fetches one partition at a time, so the smaller of the two limits holds.
+        fetch_bytes=min(fetch_bytes, options.number("kafka.fetch.max.bytes") or fetch_bytes),
         poll_timeout_ms=poll_timeout_ms,
     )
 

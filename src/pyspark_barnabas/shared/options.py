@@ -353,3 +353,10 @@ def compression(options: Options) -> Codec:
     if name not in CODEC_BY_NAME:
         raise OptionError(f"compression is one of {', '.join(CODEC_BY_NAME)}, not {name!r}")
     return CODEC_BY_NAME[name]
+
+
+def check_acks(options: Options) -> None:
+    """Refuse `kafka.acks` other than all: each task has an idempotent producer, which needs it."""
+    acks = options.kafka().get("acks", "all").strip().lower()
+    if acks not in {"all", "-1"}:
+        raise OptionError(f"kafka.acks is always all, because the producer is idempotent; not {acks!r}")

@@ -39,13 +39,15 @@ def row_options(options: Options, schema: StructType) -> RowOptions:
     """Options of the row writer, checked against the columns of the rows."""
     topic = options.get("topic")
     check_columns(schema, topic)
-    batch_bytes = options.number("kafka.max.request.size", BATCH_BYTES)
-    assert batch_bytes is not None
+    parse.check_acks(options)
+    request_bytes = options.number("kafka.max.request.size", BATCH_BYTES)
+    assert request_bytes is not None
+    # The margin covers the batch header and records whose size is underestimated.
+    batch_bytes = max(request_bytes * 15 // 16 - 1_024, 1_024)
     return RowOptions(
         topic=topic,
         codec=parse.compression(options),
-        # The margin covers the batch header and records whose size is underestimated.
-        batch_bytes=max(batch_bytes * 15 // 16 - 1_024, 1_024),
+        batch_bytes=min(batch_bytes, options.number("kafka.batch.size") or batch_bytes),
     )
 
 

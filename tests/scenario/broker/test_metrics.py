@@ -207,6 +207,8 @@ def test_the_process_is_visible(
     times = process.cpu_times()
     assert 0 < seen["process_cpu_seconds_total", ""] <= times.user + times.system + 0.02
     assert 1 <= seen["process_threads", ""] <= process.num_threads() + 1
+    assert seen["process_max_fds", ""] == process.rlimit(psutil.RLIMIT_NOFILE)[0]
+    assert seen["python_gc_collections_total", 'generation="0"'] >= 0
     assert 0 <= seen["barnabas_loop_busy_share", ""] <= 1
     assert seen["barnabas_loop_lag_ms", ""] >= 0
 
@@ -226,3 +228,19 @@ def test_the_stores_are_visible(
     assert seen["barnabas_log_directory_free_bytes", f'log_directory="{directory}"'] == pytest.approx(
         free_bytes, rel=0.1
     )
+
+
+def test_the_page_has_nothing_that_the_list_of_metrics_lacks(
+    endpoint: Endpoint, connection: WireConnection
+) -> None:
+    assert connection.create_topic("listed") == 0
+    connection.produce("listed", batch())
+    text = endpoint.get("/metrics")
+    listed = (Path(__file__).parents[3] / "docs" / "METRICS.md").read_text(encoding="utf-8")
+    row = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+    known = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in row.findall(listed)}
+    for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE):
+        assert known[name][0] == kind, name
+    for name, labels in endpoint.samples():
+        family = name if name in known else re.sub(r"_(bucket|sum|count)$", "", name)
+        assert set(re.findall(r'(\w+)="', labels)) - {"le"} == known[family][1], name

@@ -25,6 +25,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.support.embedded_cluster import cluster_broker, shared_store
+from tests.support.figures import figure
 from tests.support.in_process import BY_NAME_PRODUCE, InProcessBroker, in_process_broker
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, eventually_async
@@ -39,7 +40,7 @@ def lag_of(broker: Broker, group: str, topic: str, partition: int = 0) -> dict[s
     for line in render_prometheus(broker.metrics).splitlines():
         name, _, rest = line.partition("{")
         if name.startswith("kafka_consumergroup_") and f"{{{rest}".startswith(labels):
-            found[name.removeprefix("kafka_consumergroup_")] = float(rest.rpartition(" ")[2])
+            found[name] = float(rest.rpartition(" ")[2])
     return found
 
 
@@ -90,16 +91,24 @@ async def test_the_lag_is_what_was_written_behind_the_committed_offset(tmp_path:
 
         await committed(broker, "readers", "orders", 0)
         seen = lag_of(broker.broker, "readers", "orders")
-        assert (seen["current_offset"], seen["lag"]) == (0, 6)
-        assert 2 * OLD_MS <= seen["lag_ms"] < 2 * OLD_MS + 60_000
+        assert (seen["kafka_consumergroup_current_offset"], seen["kafka_consumergroup_lag"]) == (0, 6)
+        assert 2 * OLD_MS <= seen["kafka_consumergroup_lag_ms"] < 2 * OLD_MS + 60_000
+
+        assert figure(broker.broker.metrics, "kafka_group_coordinator_groups") == 1
+        assert figure(broker.broker.metrics, "kafka_group_coordinator_offsets") == 1
+        assert figure(broker.broker.metrics, "kafka_coordinator_partitions", topic="__consumer_offsets") == 1
 
         await committed(broker, "readers", "orders", 2)
         seen = lag_of(broker.broker, "readers", "orders")
-        assert (seen["current_offset"], seen["lag"]) == (2, 4)
-        assert OLD_MS <= seen["lag_ms"] < OLD_MS + 60_000
+        assert (seen["kafka_consumergroup_current_offset"], seen["kafka_consumergroup_lag"]) == (2, 4)
+        assert OLD_MS <= seen["kafka_consumergroup_lag_ms"] < OLD_MS + 60_000
 
         await committed(broker, "readers", "orders", 6)
-        assert lag_of(broker.broker, "readers", "orders") == {"current_offset": 6, "lag": 0, "lag_ms": 0}
+        assert lag_of(broker.broker, "readers", "orders") == {
+            "kafka_consumergroup_current_offset": 6,
+            "kafka_consumergroup_lag": 0,
+            "kafka_consumergroup_lag_ms": 0,
+        }
 
 
 @pytest.mark.usefixtures("page")
@@ -130,11 +139,13 @@ async def test_the_lag_in_a_partition_of_another_broker(
             measuring = brokers[coordinator].broker
 
             async def look() -> bool:
-                return lag_of(measuring, "readers", "orders", elsewhere).get("lag") == 5
+                return lag_of(measuring, "readers", "orders", elsewhere).get("kafka_consumergroup_lag") == 5
 
             await eventually_async(look)
             seen = lag_of(measuring, "readers", "orders", elsewhere)
-            assert 0 <= seen["lag_ms"] < PATIENCE_S * 1_000, "since the first answer of the leader"
+            assert 0 <= seen["kafka_consumergroup_lag_ms"] < PATIENCE_S * 1_000, (
+                "since the first answer of the leader"
+            )
         finally:
             for broker in brokers.values():
                 await broker.stop()

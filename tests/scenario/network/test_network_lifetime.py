@@ -396,6 +396,8 @@ async def test_the_figures_are_rendered() -> None:
     await client.receive()
     text = render_prometheus(metrics)
     assert "barnabas_network_connections 1" in text
+    assert "barnabas_network_connections_accepted_total 1\n" in text
+    assert "barnabas_network_unauthenticated_connections 0\n" in text
     assert "barnabas_network_received_bytes_total 9" in text
     assert "barnabas_network_sent_bytes_total 12" in text
     client.close()

@@ -142,6 +142,7 @@ def test_plugins_are_listed_and_judge_configurations(http: httpx.Client) -> None
     assert judged["error_count"] == 1
     (bad,) = [row["value"] for row in judged["configs"] if row["value"]["errors"]]
     assert bad["name"] == "format"
+    assert "parquet" in bad["recommended_values"]
     fine = http.put("/connector-plugins/FilesSink/config/validate", json=CONFIG).json()
     assert fine["error_count"] == 0
 

@@ -365,11 +365,17 @@ async def test_figures_show_what_is_not_in_sync(tmp_path: Path) -> None:
         await cluster[1].produce(b"value")
         assert figure(1, "kafka_under_replicated_partitions") == 0
         assert figure(1, "kafka_under_min_isr_partitions") == 0
+        assert figure(1, "kafka_at_min_isr_partitions") == 0
         assert figure(2, "kafka_leaders") == 0
         assert figure(2, "kafka_replica_fetcher_max_lag") == 0
         (directory,) = cluster[2].logs.directories
         directory.fail(OSError(5, "Input/output error"))
         assert figure(2, "kafka_offline_replicas") == 1
+        await cluster.lead(1, epoch=2, isr=[1, 2], tell=[1])
+        assert figure(1, "kafka_at_min_isr_partitions") == 1
+        assert figure(1, "kafka_reassigning_partitions") == 0
+        cluster[1].partition().leadership.adding_replicas = frozenset({BrokerId(3)})
+        assert figure(1, "kafka_reassigning_partitions") == 1
 
 
 async def test_the_bytes_of_replication_are_those_of_the_logs(tmp_path: Path) -> None:

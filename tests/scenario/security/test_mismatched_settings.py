@@ -87,6 +87,29 @@ def test_what_is_probably_wrong_is_said(
     assert failures(broker) - before == (2 if is_cut_off else 0), "it is not tried for half a minute"
 
 
+@pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_pipeline_without_settings_hears_the_same(
+    listener: str, brokers: dict[str, RunningBroker], tmp_path: Path
+) -> None:
+    spec = tmp_path / "copy.yaml"
+    spec.write_text(
+        "{name: copy, source: {type: topic, topics: orders, schema: a INT}, sink: {type: console}}"
+    )
+    command = [
+        "pipeline",
+        "run",
+        str(spec),
+        "--state",
+        str(tmp_path),
+        "--bootstrap",
+        brokers[listener].bootstrap,
+    ]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 3, result.output
+    assert HEARD["PLAINTEXT", listener] in result.output
+    assert "is a broker running?" not in result.output
+
+
 def failures(broker: RunningBroker) -> int:
     """Requests that came before a login."""
     pattern = r"^kafka_failed_authentication_total\{.*illegal_state.*\} (\d+)"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from barnabas.pipelines.state.progress import Progress
 from tests.support.broker import barnabas_broker
 from tests.support.spark import require_spark
 
@@ -34,6 +38,27 @@ def test_the_clickstream_flows_until_it_is_stopped(tmp_path: Path) -> None:
             time.sleep(0.05)
         stream.stop()
         assert not stream.is_alive()
+
+
+def test_the_numbers_at_the_end_add_up(tmp_path: Path) -> None:
+    """Both pipelines are given the time to read what was written; what they read is what was counted."""
+    module = demo()
+    with barnabas_broker(tmp_path) as broker:
+        stream = module.Clickstream(broker.bootstrap)
+        stream.produced, stream.bad = 100, 2
+        stream.windows[("/", "10:00")] = 90
+        report = Progress("clean-clicks", 1, 100, 1.0, 1, 2, 0, {"clicks": {"0": 100}})
+        latest = {"clean-clicks": report, "count-pages": replace(report, pipeline="count-pages")}
+        running = [SimpleNamespace(failure=None), SimpleNamespace(failure=None)]
+        counting = threading.Timer(0.3, lambda: stream.windows.update({("/shop", "10:00"): 8}))
+        counting.start()
+        assert module.settle(stream, latest, running)
+        assert sum(stream.clicks().values()) == 98
+        assert module.summary(stream, 98, 3, is_complete=True).startswith(
+            "100 clicks were produced, 2 of them bad; 98 clean ones lie in 3 files, 98 were counted"
+        )
+        running[0].failure = "broken"
+        assert not module.settle(stream, {}, running)
 
 
 def test_its_pipelines_are_valid(tmp_path: Path) -> None:

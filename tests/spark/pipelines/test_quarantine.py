@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.spark.pipelines.conftest import RunSpec
 from tests.support.fixtures import TopicFactory
 from tests.support.topics import consume, produce
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +28,15 @@ def delete_records(bootstrap: str, topic: str, upto: int) -> None:
     admin, topic_partition = AdminClient({"bootstrap.servers": bootstrap}), TopicPartition(topic, 0, upto)
     (deleted,) = admin.delete_records([topic_partition]).values()
     deleted.result()
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
+        return int(found.offset)
+    finally:
+        consumer.close()
 
 
 def divide(rows: DataFrame) -> DataFrame:
@@ -116,6 +126,10 @@ def test_beside_a_sink_that_is_no_topic_it_becomes_a_dead_letter_too(
     assert len(consume(bootstrap, letters)) == 3
     assert found[last].json == found[first].json == {"n": 0}
     assert b"ZeroDivisionError" in found[last].headers["__connect.errors.exception.message"]
+    stages = {offset: each.headers["__connect.errors.stage"] for offset, each in found.items()}
+    assert stages == {first: b"TRANSFORMATION", junk: b"VALUE_CONVERTER", last: b"TRANSFORMATION"}
+    assert found[last].headers["__connect.errors.class.name"] == b"barnabas.pipelines.spark.transforms"
+    assert committed(bootstrap, "pipeline-poison-files", source) == GONE + 13, "its lag is visible"
     # Notes are added to, never replaced; and a note that is lost loses no later record.
     (note,) = (tmp_path / "state" / "poison-files" / "0" / "quarantine").iterdir()
     note.write_text(json.dumps({f"{source}/0/{GONE}": "as if the other one had been lost"}))

@@ -63,7 +63,9 @@ def test_rows_that_the_database_refuses_become_dead_letters(
     run_spec(spec)
     run_spec(spec)
     assert postgres.query("SELECT id, name FROM refusing ORDER BY id") == [(1, "ok"), (6, "yes")]
-    found = reasons(consume(bootstrap, letters))
+    written = consume(bootstrap, letters)
+    assert {each.headers["__connect.errors.stage"] for each in written} == {b"TASK_PUT"}
+    found = reasons(written)
     assert sorted(found) == ["1", "2", "3", "4", "6"]
     assert "value too long for type character varying(3) (SQLSTATE 22001)" in found["1"]
     assert postgres.query("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'barnabas\\_trial%'") == [(0,)]

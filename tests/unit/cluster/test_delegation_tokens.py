@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.figures import figure
 from tests.support.manual_time import ManualClock
 
 from barnabas.cluster.coordination.contract import DATA_BYTES_MAX, Coordination
@@ -35,8 +36,10 @@ async def store(path: Path, clock: ManualClock | None = None) -> AsyncIterator[C
         yield opened
 
 
-async def opened(znodes: Coordination, clock: ManualClock) -> DelegationTokens:
-    tokens = DelegationTokens(znodes, clock, "secret", TIMES, InlineBackground(), Metrics())
+async def opened(
+    znodes: Coordination, clock: ManualClock, metrics: Metrics | None = None
+) -> DelegationTokens:
+    tokens = DelegationTokens(znodes, clock, "secret", TIMES, InlineBackground(), metrics or Metrics())
     await tokens.open(lambda: None)
     return tokens
 
@@ -52,7 +55,8 @@ async def test_an_owner_and_all_together_have_so_many_tokens(
     monkeypatch.setattr(delegation_tokens, "DELEGATION_TOKENS_MAX", 3)
     clock = ManualClock()
     async with store(tmp_path) as znodes:
-        tokens = await opened(znodes, clock)
+        metrics = Metrics()
+        tokens = await opened(znodes, clock, metrics)
         await tokens.add(token("a", ALICE, clock))
         clock.advance(ms=50)
         await tokens.add(token("b", ALICE, clock))
@@ -64,6 +68,8 @@ async def test_an_owner_and_all_together_have_so_many_tokens(
         clock.advance(ms=51)  # the first is over
         await tokens.add(token("d", ALICE, clock))
         assert [each.token_id for each in tokens] == ["b", "c", "d"]
+        assert figure(metrics, "barnabas_delegation_tokens") == 3
+        assert figure(metrics, "barnabas_delegation_token_owners") == 2
 
 
 async def test_a_few_owners_that_take_all_they_get_leave_tokens_for_others(

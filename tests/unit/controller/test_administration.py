@@ -25,6 +25,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
+from tests.support.figures import figure
 from tests.unit.controller.scripted_cluster import Cluster
 
 T = TypeVar("T")
@@ -176,6 +177,8 @@ async def test_a_deletion_that_waits_for_a_broker_is_answered_when_no_broker_see
     await cluster.kill(3)
     deleting = await begin(cluster, topics.delete_topic("t"))
     assert not deleting.done()
+    assert figure(cluster.active.metrics, "kafka_controller_topics_to_delete_count") == 1
+    assert figure(cluster.active.metrics, "kafka_controller_topics_ineligible_to_delete_count") == 1
     await cluster.advance(NAME_WAIT_MS)
     assert await deleting == created.topic_id
     with pytest.raises(UnknownTopicOrPartition):

@@ -375,6 +375,8 @@ async def test_the_figures_of_the_controller(cluster: Cluster) -> None:
     assert "kafka_controller_offline_partitions_count 0" in text
     assert "kafka_controller_active_broker_count 2" in text
     assert "kafka_controller_event_queue_size 0" in text
+    assert "kafka_controller_leader_elections_total 1\n" in text
+    assert "kafka_controller_topics_to_delete_count 0\n" in text
     await cluster.kill(3)
     assert "kafka_controller_offline_partitions_count 2" in render_prometheus(cluster.active.metrics)
     assert "kafka_controller_active_controller_count 0" in render_prometheus((await cluster.up(2)).metrics)

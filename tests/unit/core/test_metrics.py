@@ -47,7 +47,9 @@ def test_series_beyond_the_limit_are_left_out_and_counted() -> None:
     metrics.series_max = lambda: 2
     for topic in ("b", "c", "a"):
         metrics.counter("in_total", "", topic=topic).value += 1
-    metrics.samples("size", "", lambda: iter([((("topic", str(n)),), float(n)) for n in range(5)]))
+    metrics.samples(
+        "size", "", ("topic",), lambda: iter([((("topic", str(n)),), float(n)) for n in range(5)])
+    )
     text = render_prometheus(metrics)
     assert [line for line in text.splitlines() if line.startswith("in_total")] == [
         'in_total{topic="b"} 1',

@@ -22,6 +22,7 @@ from barnabas.cli.commands.pipeline_spec import (
     what_to_install,
 )
 from barnabas.cli.support.arguments import parse_address, parse_partition_offset
+from barnabas.cli.support.connection_hints import advice
 from barnabas.cli.support.exit_codes import Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.pipeline_client import Service, ask, path_of
@@ -159,7 +160,7 @@ def serve(
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
     except ClusterUnreachable as error:
-        raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
+        raise Unreachable(f"{error}: {advice(str(error), bootstrap.security.protocol)}") from None
 
 
 @pipeline.command()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.commands.pipeline_spec import check_master, describe, load_file, master_option, state_option
+from barnabas.cli.support.connection_hints import advice, login_is_missing
 from barnabas.cli.support.exit_codes import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.support.progress import Stages
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, given_file, given_properties
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ENDED = "stopped; the next run continues from here"
+OPEN_WINDOWS = (
+    "windows that were still open are not written: the checkpoint keeps them, and a later run writes them"
+    " once newer rows close them (emit: updates writes every window at once)"
+)
 
 
 @click.command()
@@ -105,6 +110,8 @@ def run(
         discard_stderr(session)
         session.stop()
     if not ending.stopped.is_set():
+        if spec.keeps_open_windows:
+            click.echo(f"{spec.name}: {OPEN_WINDOWS}", err=True)
         click.echo(f"{spec.name}: done", err=True)
         return
     click.echo(f"{spec.name}: {ENDED}", err=True)
@@ -183,7 +190,9 @@ def _errors_reported(spec: PipelineSpec, located: Located) -> Iterator[None]:
     try:
         yield
     except BrokerMissing as error:
-        raise Unreachable(f"{error}: is a broker running? start one with 'barnabas start'") from None
+        is_login_missing = error.was_connected and not error.protocol.is_sasl
+        hint = login_is_missing(error.protocol) if is_login_missing else advice(str(error), error.protocol)
+        raise Unreachable(f"{error}: {hint}") from None
     except PipelineFailed as error:
         text = scrub(str(error), spec)
         if error.path:

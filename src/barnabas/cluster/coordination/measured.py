@@ -50,6 +50,7 @@ class MeasuredCoordination:
         metrics.samples(
             "kafka_zookeeper_session_state",
             "State of the session with the coordination store: 1 for the present one.",
+            ("state",),
             self._states,
         )
         session.add_listener(self._changed)

@@ -24,6 +24,8 @@ from barnabas.core.reporting.metrics import Labels, Metrics
 from barnabas.replication.partition.partition import Partition
 from barnabas.storage.log.time_search import timestamp_of
 
+LABELS = ("consumergroup", "partition", "topic")
+
 FindPartition = Callable[[TopicPartition], Partition | None]
 
 
@@ -37,7 +39,7 @@ class Commit(NamedTuple):
     @property
     def labels(self) -> Labels:
         topic, partition = self.topic_partition
-        return (("consumergroup", self.group), ("partition", str(partition)), ("topic", topic))
+        return tuple(zip(LABELS, (self.group, str(partition), topic), strict=True))
 
 
 class GroupLags:
@@ -61,16 +63,19 @@ class GroupLags:
         metrics.samples(
             "kafka_consumergroup_current_offset",
             "Committed offset of a group that is coordinated here.",
+            LABELS,
             self.offsets,
         )
         metrics.samples(
             "kafka_consumergroup_lag",
             "Committed records that a group coordinated here has not read, by its committed offsets.",
+            LABELS,
             self.lags,
         )
         metrics.samples(
             "kafka_consumergroup_lag_ms",
             "Age of the first record that a group coordinated here has not read; 0 without lag.",
+            LABELS,
             self.lag_times,
         )
 

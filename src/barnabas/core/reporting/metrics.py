@@ -7,7 +7,7 @@ Prometheus text format) is rare and pays for everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 
 from barnabas.core.reporting.error_isolation import sweeping
@@ -107,8 +107,11 @@ class Metrics:
         self._family(name, "gauge", doc).members[_key(labels)] = gauge
         return gauge
 
-    def samples(self, name: str, doc: str, collect: Collect) -> None:
-        """Members that are computed when rendered: thousands of partitions cost nothing between scrapes."""
+    def samples(self, name: str, doc: str, labels: Sequence[str], collect: Collect) -> None:
+        """Members that are computed when rendered: thousands of partitions cost nothing between scrapes.
+
+        `labels` names those that `collect` yields, for the list of metrics."""
+        assert list(labels) == sorted(labels), f"the labels of {name} have no order"
         kind = "counter" if name.endswith(TOTAL_SUFFIX) else "gauge"
         self._family(name, kind, doc).collect = collect
 

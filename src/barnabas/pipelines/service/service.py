@@ -185,12 +185,16 @@ class PipelineService:
         """Remove the checkpoints and group offsets of a deleted pipeline."""
         try:
             await asyncio.to_thread(remove_generations, self._state_location, spec.name, generation)
-            if await self._groups.offsets(spec.group_id):
-                await self._groups.delete(spec.group_id)
+            await self._delete_groups(spec)
         except AWAY as error:
             logger.warning(
                 "pipeline %s: its offsets and checkpoints are not all removed: %s", spec.name, error
             )
+
+    async def _delete_groups(self, spec: PipelineSpec) -> None:
+        for group_id in spec.own_groups:
+            if await self._groups.offsets(group_id):
+                await self._groups.delete(group_id)
 
     async def set_target(self, name: str, target: Target) -> None:
         async with self._turn:
@@ -237,8 +241,7 @@ class PipelineService:
         async with self._turn:
             stored = self._stopped(name)
             spec = self.spec(name)
-            if await self._groups.offsets(spec.group_id):
-                await self._groups.delete(spec.group_id)
+            await self._delete_groups(spec)
             await self._change(stored.next_generation(None))
 
     async def set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:

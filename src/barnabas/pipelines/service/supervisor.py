@@ -189,6 +189,8 @@ class Supervisor:
         pipeline.errors_total += progress.errors
         if progress.records:
             pipeline.failures = pipeline.waits = 0
+            # The micro-batch that failed has been written, so its error is over.
+            pipeline.last_error = None
 
     def on_ended(
         self, name: str, attempt: int, error: str | None, *, is_final: bool = False, is_counted: bool = True

@@ -47,9 +47,11 @@ from barnabas.pipelines.spark.sinks.records import stream_letters
 from barnabas.pipelines.spark.sources.readers import READERS
 from barnabas.pipelines.spark.state.batch_reports import BatchReports, OnProgress
 from barnabas.pipelines.spark.state.checkpoint_manager import write_checkpoints_quickly
+from barnabas.pipelines.spark.state.group_commits import GroupCommits
 from barnabas.pipelines.spark.state.start_offsets import with_start
 from barnabas.pipelines.spark.transforms import relational, stateful
 from barnabas.pipelines.spec.model import Tolerance
+from barnabas.pipelines.state.progress import Progress
 from barnabas.security.identity.secret_references import UnresolvedSecret
 from pyspark_barnabas import DefaultSource
 
@@ -179,7 +181,7 @@ def start_pipeline(
     if spec.errors.tolerance is Tolerance.ALL:
         # A value that does not convert becomes null instead of failing the micro-batch.
         run.spark.conf.set("spark.sql.ansi.enabled", "false")
-    reports = BatchReports(spec, on_progress)
+    reports = BatchReports(spec, _with_commits(run, on_progress))
     try:
         run = with_quarantine(begun_once(with_start(run)))
         mend_checkpoint(run)
@@ -192,6 +194,19 @@ def start_pipeline(
         if (invalid := _invalid(error, run)) is not None:
             raise invalid from error
         raise
+
+
+def _with_commits(run: Run, on_progress: OnProgress) -> OnProgress:
+    """`on_progress`, and a commit of the batch's offsets where the sink makes none."""
+    commits = GroupCommits(run)
+    if not commits.is_needed:
+        return on_progress
+
+    def commit_and_report(progress: Progress) -> None:
+        commits.commit(progress)
+        on_progress(progress)
+
+    return commit_and_report
 
 
 def _invalid(error: BaseException, run: Run) -> PipelineInvalid | None:

@@ -20,6 +20,7 @@ from barnabas.pipelines.spec.sql.columns import (
     missing_in_query,
 )
 from barnabas.pipelines.spec.sql.ddl import columns_in, struct_fields
+from barnabas.pipelines.spec.sql.grouping import aggregates, ungrouped_columns
 from barnabas.security.identity.secret_references import has_reference
 
 WHOLE = "value"
@@ -30,12 +31,24 @@ Complaint = tuple[tuple[str | int, ...], str, int]
 def complaints(source: Part, transforms: Sequence[Part], sink: Part | None) -> Iterator[Complaint]:
     """Every name that matches no column. The sink is None where functions stand before it."""
     columns = source_columns(source)
+    has_watermark = bool(source.get("watermark"))
     for at, part in enumerate(transforms):
         yield from ((("transforms", at), text, line) for text, line in _in_transform(part, columns))
+        if not has_watermark and part.type == "sql" and not has_reference(part["query"]):
+            yield from ((("transforms", at), text, 0) for text in _without_watermark(part["query"]))
+        has_watermark = has_watermark or part.type not in _STATELESS
         columns = after(part, columns)
     if sink is not None:
         named = [*(sink.get("partition_by") or ()), *(sink.get("key") or ())]
         yield from ((("sink",), text, line) for text, line in _absent(named, columns))
+
+
+def _without_watermark(query: str) -> Iterator[str]:
+    if aggregates(query):
+        yield (
+            "an aggregation never ends, because rows do not stop arriving: use the transform window, or set"
+            " watermark: '<column> <delay>' at the source and group by window(<column>, '1 minute')"
+        )
 
 
 def source_columns(part: Part) -> Columns:
@@ -64,6 +77,14 @@ def after(part: Part, columns: Columns) -> Columns:
     return changed
 
 
+_STATELESS = frozenset(
+    (
+        "sql", "filter",
+        "MaskField", "ValueToKey", "Cast", "TimestampConverter", "TimestampRouter", "RegexRouter", "Filter",
+        "DropHeaders", "InsertHeader", "InsertField", "ReplaceField", "Flatten", "HoistField", "ExtractField",
+    )
+)  # fmt: skip
+"""Transforms that set no watermark."""
 _KEEPING = frozenset(
     (
         "filter", "deduplicate", "MaskField", "ValueToKey", "Cast", "TimestampConverter", "TimestampRouter",
@@ -149,6 +170,11 @@ def _in_transform(part: Part, columns: Columns) -> Iterator[tuple[str, int]]:
         return
     if part.type == "sql" and not has_reference(part["query"]):
         yield from _said(missing_in_query(part["query"], columns), columns)
+        for name, line in ungrouped_columns(part["query"], columns):
+            yield (
+                f"{name!r} is neither grouped nor aggregated; add it to GROUP BY, or write first({name})",
+                line,
+            )
     elif part.type == "filter" and not has_reference(part["where"]):
         yield from _said(missing_in_expression(part["where"], columns), columns)
     elif part.type == "window":

@@ -106,6 +106,18 @@ class PipelineSpec:
         """Consumer group that shows the pipeline's progress."""
         return str(self.source.get("group_id") or f"pipeline-{self.name}")
 
+    @property
+    def keeps_open_windows(self) -> bool:
+        """Whether a run that ends by itself leaves windows unwritten, which later rows would close."""
+        return self.trigger.available_now and any(
+            part.type == "window" and part["emit"] == "final" for part in self.transforms
+        )
+
+    @property
+    def own_groups(self) -> tuple[str, ...]:
+        """Every group that holds offsets of the pipeline: its own, and those of its dead letters."""
+        return (self.group_id, f"{self.group_id}-dead-letters", f"{self.group_id}-quarantine")
+
     def to_document(self) -> dict[str, Any]:
         """Document for validation: loading it gives the same spec."""
         trigger: Value = "available_now" if self.trigger.available_now else f"{self.trigger.interval_ms} ms"

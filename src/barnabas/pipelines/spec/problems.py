@@ -16,6 +16,8 @@ class Problem:
     file: str
     line: int | None
     message: str
+    missing: str = ""
+    """Option at `path` that is required and not given."""
 
     @property
     def option(self) -> str:

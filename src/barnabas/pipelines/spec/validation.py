@@ -71,8 +71,8 @@ class _Check:
         self._located = located
         self.problems: list[Problem] = []
 
-    def complain(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(path, self._located.file, self._located.line(path), message))
+    def complain(self, path: Path, message: str, *, missing: str = "") -> None:
+        self.problems.append(Problem(path, self._located.file, self._located.line(path), message, missing))
 
     def spec(self) -> PipelineSpec | None:
         document = self._located.document
@@ -211,7 +211,9 @@ class _Check:
                 found[row.name] = self.value(row, value, (*path, name))
         for row in rows:
             if row.is_required and row.name not in found and not _has_any(given, row):
-                self.complain(path, f"{subject} needs {row.name!r} ({row.expected}): {row.doc}")
+                self.complain(
+                    path, f"{subject} needs {row.name!r} ({row.expected}): {row.doc}", missing=row.name
+                )
         if plugin is not None and len(self.problems) == before:
             for complaint in plugin.check(found):
                 self.complain(path, complaint)

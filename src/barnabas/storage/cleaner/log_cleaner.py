@@ -75,18 +75,19 @@ class LogCleaner:
         self._runs = metrics.counter("kafka_log_cleaner_runs_total", "Logs compacted.")
         clock = self._environment.clock
         for name, doc, read in (
-            ("max_dirty_percent", "Largest dirty ratio of any log at the last check.",
+            ("kafka_log_cleaner_max_dirty_percent", "Largest dirty ratio of any log at the last check.",
              lambda: 100 * self._max_dirty_ratio),
-            ("map_utilization_percent",
+            ("kafka_log_cleaner_map_utilization_percent",
              "Utilization of the offset map in the last run; a log that fills the map needs several runs.",
              lambda: 100 * self._map_utilization),
-            ("time_since_last_run_ms", "Time since the last compaction of a log.",
+            ("kafka_log_cleaner_time_since_last_run_ms", "Time since the last compaction of a log.",
              lambda: clock.monotonic_ms() - self._last_run_ms),
-            ("uncleanable_partitions", "Logs that cannot be compacted because their records are damaged.",
+            ("kafka_log_cleaner_uncleanable_partitions",
+             "Logs that cannot be compacted because their records are damaged.",
              lambda: float(len(self._uncleanable))),
-            ("running", "Logs being compacted.", lambda: float(len(self._running))),
+            ("kafka_log_cleaner_running", "Logs being compacted.", lambda: float(len(self._running))),
         ):  # fmt: skip
-            metrics.gauge(f"kafka_log_cleaner_{name}", doc, read)
+            metrics.gauge(name, doc, read)
 
     # --- events from the log manager ---
 

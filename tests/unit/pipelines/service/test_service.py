@@ -84,6 +84,19 @@ class NoGroups:
     async def delete(self, group_id: str) -> None: ...
 
 
+class KeptGroups(NoGroups):
+    """Groups with an offset each, until they are deleted."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = set(names)
+
+    async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        return {TopicPartition("orders", 0): 1} if group_id in self.names else {}
+
+    async def delete(self, group_id: str) -> None:
+        self.names.remove(group_id)
+
+
 class World:
     def __init__(self, state: Path) -> None:
         self.clock = ManualClock()
@@ -144,6 +157,15 @@ async def test_what_is_deleted_meanwhile_is_not_brought_back(world: World) -> No
     )
     assert isinstance(refused, ServiceError)
     assert world.store.rows == {}
+
+
+async def test_a_deleted_pipeline_leaves_no_group(world: World) -> None:
+    groups = KeptGroups("pipeline-p", "pipeline-p-dead-letters", "pipeline-p-quarantine", "pipeline-p-2")
+    world.service._groups = groups
+    await world.service.create("p", CONFIG, Target.STOPPED)
+    await world.service.delete("p")
+    await world.service._clean_ups.finished()
+    assert groups.names == {"pipeline-p-2"}
 
 
 async def test_offsets_are_not_reset_under_a_pipeline_that_is_resumed(world: World) -> None:

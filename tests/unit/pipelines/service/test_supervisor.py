@@ -257,6 +257,18 @@ def test_a_pipeline_that_is_made_again_while_its_namesake_stops_is_kept(
     assert world.state() is State.RUNNING
 
 
+def test_an_error_is_over_once_a_batch_is_written(world: World) -> None:
+    world.running()
+    world.supervisor.on_ended("p", 1, "disk full")
+    world.pass_time(1_000)
+    world.supervisor.on_running("p", 2)
+    assert world.pipeline.last_error == "disk full"
+    world.supervisor.on_progress("p", 2, progress_of(records=0))
+    assert world.pipeline.last_error == "disk full", "nothing was written yet"
+    world.supervisor.on_progress("p", 2, progress_of(records=1))
+    assert world.pipeline.last_error is None
+
+
 def test_pauses_double_up_to_the_longest() -> None:
     restart = Restart(10, 1_000, 5_000)
     assert [backoff_ms(restart, failures) for failures in range(1, 6)] == [1_000, 2_000, 4_000, 5_000, 5_000]
@@ -270,6 +282,12 @@ def test_metrics_say_how_pipelines_are(world: World) -> None:
     assert 'barnabas_pipeline_records_total{pipeline="p"} 5' in text
     assert 'barnabas_pipeline_lag_records{pipeline="p"} 7' in text
     assert 'barnabas_pipeline_dead_letters_total{pipeline="p"} 1' in text
+    assert 'barnabas_pipeline_records_per_second{pipeline="p"} 2' in text
+    assert 'barnabas_pipeline_batch_ms{pipeline="p"} 3' in text
+    assert 'barnabas_pipeline_restarts_total{pipeline="p"} 0' in text
+    world.supervisor.on_ended("p", 1, "it broke")
+    world.pass_time(10_000)
+    assert 'barnabas_pipeline_restarts_total{pipeline="p"} 1' in render_metrics(world.supervisor)
 
 
 @pytest.mark.parametrize("target", list(Target))

@@ -113,13 +113,54 @@ def test_columns_are_followed_through_the_transforms() -> None:
     ],
 )
 def test_queries_that_are_right_pass(query: str) -> None:
-    assert told({"sql": query}) == ""
+    assert told({"sql": query}, source={**SOURCE, "watermark": "at 1 minute"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("SELECT user, page, count(*) AS n FROM input GROUP BY user", "page"),
+        ("SELECT page, count(*) AS n FROM input", "page"),
+        ("SELECT user AS name, sum(ms) AS s FROM input GROUP BY page", "user"),
+    ],
+)
+def test_a_column_beside_an_aggregate_is_grouped_or_aggregated(query: str, name: str) -> None:
+    source = {**SOURCE, "watermark": "at 1 minute"}
+    assert f"{name!r} is neither grouped nor aggregated" in told({"sql": query}, source=source)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT user, count(*) AS n FROM input GROUP BY 1",
+        "SELECT user AS u, count(*) AS n FROM input GROUP BY u",
+        "SELECT USER, count(*) AS n FROM input GROUP BY user",
+        "SELECT user, page, count(*) AS n FROM input GROUP BY ALL",
+        "SELECT user, page, count(*) AS n FROM input GROUP BY CUBE (user, page)",
+        "SELECT user, max(ms) OVER (PARTITION BY page) AS m FROM input",
+        "SELECT upper(user) AS u, count(*) AS n FROM input GROUP BY upper(user)",
+        "SELECT window, count(*) AS n FROM input GROUP BY window(at, '1 minute')",
+        "SELECT first(user) AS user, count(*) AS n FROM input GROUP BY page",
+        "SELECT aggregate(tags, 0, (acc, x) -> acc + 1) AS n, user FROM input",
+    ],
+)
+def test_groupings_that_are_right_pass(query: str) -> None:
+    assert told({"sql": query}, source={**SOURCE, "watermark": "at 1 minute"}) == ""
+
+
+def test_an_aggregation_of_a_stream_needs_a_watermark() -> None:
+    query = "SELECT page, count(*) AS n FROM input GROUP BY page"
+    assert "an aggregation never ends" in told({"sql": query})
+    assert "an aggregation never ends" in told({"filter": "ms > 1"}, {"sql": query})
+    assert told({"sql": "SELECT user, count(*) OVER (PARTITION BY page) AS n FROM input"}) == ""
+    windowed = {"type": "window", "time": "at", "size": "1 minute", "group_by": ["page"]}
+    assert told(windowed, {"sql": "SELECT max(count) AS n FROM input"}) == ""
 
 
 def test_what_cannot_be_known_passes() -> None:
     assert told({"filter": "anything > 1"}, source={"type": "topic", "topics": "clicks"}) == ""
     assert told({"python": "mine:clean"}, {"filter": "anything > 1"}) == ""
-    assert told({"sql": "SELECT count(*), page FROM input"}, {"filter": "anything > 1"}) == ""
+    assert told({"sql": "SELECT upper(page), user FROM input"}, {"filter": "anything > 1"}) == ""
 
 
 def test_functions_in_python_may_add_what_the_sink_names() -> None:

@@ -19,7 +19,7 @@ def test_lines_of_the_parser_have_a_limit(caplog: pytest.LogCaptureFixture) -> N
     """Through the filter that the module installed, at a rate of wall time: a burst has its limit."""
     with caplog.at_level(logging.WARNING):
         for _ in range(20 * LOG_LINES_PER_SECOND_MAX):
-            sql_columns._parsed(MISUNDERSTOOD)
+            sql_columns.parsed(MISUNDERSTOOD)
     assert {record.name for record in caplog.records} == {sql_columns.__name__}
     assert len(caplog.records) < 20 * LOG_LINES_PER_SECOND_MAX
 

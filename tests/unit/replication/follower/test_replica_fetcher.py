@@ -368,3 +368,20 @@ def test_a_cut_that_could_not_even_be_synced_is_synced_later(tmp_path: Path, net
     again.answered(answer(fetch.PartitionData(high_watermark=0, records=records)))
     assert log.log_end_offset == 2
     assert log.flush_state.unsynced_cut is None
+
+
+def test_a_partition_that_cannot_be_appended_to_counts_as_failed(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = Replicas("/disk", files=PowerCutFiles(), connect=network.connect)
+    partition, fetcher = follow(replicas, 1)
+    fetcher.next_step()
+    fetcher.connected(Link())
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(type(partition), "append_as_follower", broken)
+    records = memoryview(batch([b"b"]))
+    fetcher.answered(answer(fetch.PartitionData(high_watermark=1, records=records)))
+    assert fetcher.failed_count == 1

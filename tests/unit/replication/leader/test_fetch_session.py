@@ -21,6 +21,7 @@ from barnabas.replication.leader.fetch_session_cache import (
 )
 from barnabas.replication.partition.fetching import PartitionFetch, PartitionRead
 from barnabas.security.identity.principal import KafkaPrincipal
+from tests.support.figures import figure
 from tests.support.manual_time import ManualClock
 
 
@@ -29,7 +30,8 @@ class Sessions:
 
     def __init__(self, slots: int = 10) -> None:
         self.clock = ManualClock()
-        self.cache = FetchSessionCache(slots, self.clock, random.Random(1), Metrics())
+        self.metrics = Metrics()
+        self.cache = FetchSessionCache(slots, self.clock, random.Random(1), self.metrics)
 
     def full(self, *asks: PartitionFetch, ids: bool = False) -> FetchContext:
         return self.cache.context(0, 0, asks, (), uses_topic_ids=ids)
@@ -157,7 +159,10 @@ def test_when_all_slots_are_taken_only_a_larger_session_gets_in() -> None:
     sessions.full(ask("a"))
     large = sessions.full(ask("a"), ask("b"))
     assert sessions.full(ask("x")).session_id == 0
+    assert figure(sessions.metrics, "kafka_fetch_session_evictions_total") == 0
     assert sessions.full(ask("x"), ask("y")).session_id > 0
+    assert figure(sessions.metrics, "kafka_fetch_sessions") == 2
+    assert figure(sessions.metrics, "kafka_fetch_session_evictions_total") == 1
     sessions.next(large.session_id, 1)
 
 

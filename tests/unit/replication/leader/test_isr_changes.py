@@ -373,6 +373,7 @@ def test_a_refused_change_waits_for_the_controllers_word(keeping: Replicas, stor
     keeping.isr.shrink_all([partition])
     keeping.scheduler.run_due()
     assert partition.leadership.isr == {ME, OTHER}
+    assert keeping.isr.failed.value == 1
 
 
 def test_a_store_that_does_not_answer_is_asked_again(keeping: Replicas, store: Store) -> None:

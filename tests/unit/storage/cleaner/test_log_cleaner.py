@@ -89,7 +89,7 @@ class Broker:
 
     def metric(self, name: str) -> float:
         lines = render_prometheus(self.metrics).splitlines()
-        return float(next(line for line in lines if line.startswith(f"kafka_log_cleaner_{name} ")).split()[1])
+        return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
 class RefusingBackground(InlineBackground):
@@ -142,14 +142,16 @@ def test_a_dirty_log_is_compacted_and_checkpointed(tmp_path: Path) -> None:
     assert pairs(log) == [(2, "k", "2")]
     assert broker.checkpoint() == {log.topic_partition: 3}
     assert (tmp_path / CLEANED_OFFSETS).read_text() == "0\n1\ntopic 0 3\n"
-    assert broker.metric("runs_total") == 1
-    assert broker.metric("cleaned_bytes_total") > 0
-    assert broker.metric("read_bytes_total") > broker.metric("written_bytes_total") > 0
-    assert 0 < broker.metric("map_utilization_percent") <= 100
-    assert broker.metric("time_since_last_run_ms") == 0
+    assert broker.metric("kafka_log_cleaner_runs_total") == 1
+    assert broker.metric("kafka_log_cleaner_cleaned_bytes_total") > 0
+    written_bytes = broker.metric("kafka_log_cleaner_written_bytes_total")
+    assert broker.metric("kafka_log_cleaner_read_bytes_total") > written_bytes > 0
+    assert broker.metric("kafka_log_cleaner_running") == 0
+    assert 0 < broker.metric("kafka_log_cleaner_map_utilization_percent") <= 100
+    assert broker.metric("kafka_log_cleaner_time_since_last_run_ms") == 0
     broker.tick()
-    assert broker.metric("runs_total") == 1, "nothing is dirty"
-    assert broker.metric("time_since_last_run_ms") == BACKOFF_MS
+    assert broker.metric("kafka_log_cleaner_runs_total") == 1, "nothing is dirty"
+    assert broker.metric("kafka_log_cleaner_time_since_last_run_ms") == BACKOFF_MS
 
 
 def test_a_restart_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_restart_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
     again.log().advance_high_watermark(again.log().log_end_offset)
     assert again.manager.cleaner.clean_to(TopicPartition("topic", 0)) == 3
     again.tick()
-    assert again.metric("runs_total") == 0
+    assert again.metric("kafka_log_cleaner_runs_total") == 0
 
 
 def test_a_topic_that_is_not_compacted_is_left_alone(tmp_path: Path) -> None:
@@ -190,7 +192,7 @@ def test_a_log_must_be_dirty_enough(tmp_path: Path) -> None:
     settle(log)
     broker.tick()
     assert len(pairs(log)) == 11
-    assert 0 < broker.metric("max_dirty_percent") < 50
+    assert 0 < broker.metric("kafka_log_cleaner_max_dirty_percent") < 50
     broker.manager.update_config("topic", replace(COMPACTED, min_cleanable_dirty_ratio=0.01))
     broker.tick()
     assert len(pairs(log)) == 10
@@ -294,7 +296,7 @@ def test_a_truncated_log_is_left_as_it_is(tmp_path: Path, slices: int) -> None:
     assert [offset for offset, _, _ in pairs(log)] == ([] if was_swapped else [0, 1])
     assert log.log_end_offset == 2
     assert broker.checkpoint() == {}
-    assert broker.metric("uncleanable_partitions") == 0
+    assert broker.metric("kafka_log_cleaner_uncleanable_partitions") == 0
     assert names(log) == []
 
 
@@ -367,8 +369,8 @@ def test_a_run_aborts_when_its_segments_are_deleted(tmp_path: Path, slices: int)
     assert [segment.base_offset for segment in log.segments] == [3]
     assert broker.manager.directories[0].failure is None
     assert names(log) == []
-    assert broker.metric("runs_total") == 0
-    assert broker.metric("uncleanable_partitions") == 0
+    assert broker.metric("kafka_log_cleaner_runs_total") == 0
+    assert broker.metric("kafka_log_cleaner_uncleanable_partitions") == 0
 
 
 def test_a_stopped_cleaner_gives_up_its_run(tmp_path: Path) -> None:
@@ -395,11 +397,11 @@ def test_a_damaged_log_is_reported_and_left_alone(
     path.write_bytes(content)
     for _ in range(3):
         broker.tick()
-    assert broker.metric("uncleanable_partitions") == 1
+    assert broker.metric("kafka_log_cleaner_uncleanable_partitions") == 1
     assert caplog.text.count("damaged-0: the log is uncleanable") == 1
     assert len(pairs(sound)) == 1
     broker.manager.delete(damaged.topic_partition)
-    assert broker.metric("uncleanable_partitions") == 0
+    assert broker.metric("kafka_log_cleaner_uncleanable_partitions") == 0
 
 
 def test_a_disk_error_takes_the_directory_offline(tmp_path: Path) -> None:
@@ -486,7 +488,7 @@ def test_a_run_takes_the_memory_that_there_is(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(offset_map, "mmap", memory)
     broker.tick()
     assert log.log_directory.failure is None
-    assert broker.metric("uncleanable_partitions") == 0
+    assert broker.metric("kafka_log_cleaner_uncleanable_partitions") == 0
     assert len(pairs(log)) == 4
     memory.left_bytes = 1 << 20
     broker.tick()

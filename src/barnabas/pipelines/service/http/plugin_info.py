@@ -42,19 +42,21 @@ def validate_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         spec_of_config(str(config.get("name", "unnamed")), {**config, "connector.class": asked})
     except InvalidSpec as error:
         for problem in error.problems:
-            errors.setdefault(_option_of(problem.path), []).append(problem.message)
+            path = (*problem.path, problem.missing) if problem.missing else problem.path
+            errors.setdefault(_option_of(path, config), []).append(problem.message)
     names = {row.name for row in rows}
     extra = [each for each in errors if each not in names]
     configs = [
         {
             "definition": _key(row, at, _short(name)),
-            "value": _value(row.name, config.get(row.name), errors.get(row.name, [])),
+            "value": _value(row, _given(row, config), errors.get(row.name, [])),
         }
         for at, row in enumerate(rows)
     ]
     for each in extra:
-        definition = _key(Option(each, Kind.TEXT, None, ""), len(configs), _short(name))
-        configs.append({"definition": definition, "value": _value(each, config.get(each), errors[each])})
+        row = Option(each, Kind.TEXT, None, "", **_CHOICES.get(each, {}))
+        definition = _key(row, len(configs), _short(name))
+        configs.append({"definition": definition, "value": _value(row, config.get(each), errors[each])})
     return {
         "name": name,
         "error_count": sum(map(len, errors.values())),
@@ -87,10 +89,36 @@ def _short(name: str) -> str:
     return name.rsplit(".", 1)[-1]
 
 
-def _option_of(path: tuple[str | int, ...]) -> str:
-    """Option of the configuration for a path of the spec: `source.topics` is `topics`."""
-    words = [str(each) for each in path if each not in ("source", "sink")]
+_CONNECT_NAMES = {
+    ("errors", "dead_letter_topic"): "errors.deadletterqueue.topic.name",
+    ("errors", "max_error_ratio"): "errors.max.error.ratio",
+}
+_CHOICES: Mapping[str, dict[str, Any]] = {"connector.class": {"choices": (*connector_types(), WHOLE_SPEC)}}
+
+
+def _option_of(path: tuple[str | int, ...], config: Mapping[str, Any]) -> str:
+    """Key of the configuration for a path of the spec: `source.topics` is `topics`, and `transforms.0.fields`
+    is `transforms.mask.fields` if the first transform is called `mask`."""
+    if path in _CONNECT_NAMES:
+        return _CONNECT_NAMES[path]
+    words = [str(each) for each in path]
+    if words[:1] in (["source"], ["sink"]):
+        words = words[1:]
+    elif words[:1] == ["transforms"] and len(words) > 1 and words[1].isdecimal():
+        names = [name.strip() for name in str(config.get("transforms", "")).split(",") if name.strip()]
+        at = int(words[1])
+        words[1] = names[at] if at < len(names) else words[1]
+        if len(words) == 2:
+            words.append("type")
+    if "pipeline.spec" in config and words != ["pipeline.spec"]:
+        return "pipeline.spec"
     return ".".join(words) or "connector.class"
+
+
+def _given(row: Option, config: Mapping[str, Any]) -> Any:
+    """Value of an option, under its own name or one of Connect's."""
+    names = (row.name, row.name.replace("_", "."), *row.aliases)
+    return next((config[name] for name in names if name in config), None)
 
 
 def _key(row: Option, order: int, group: str) -> dict[str, Any]:
@@ -109,5 +137,12 @@ def _key(row: Option, order: int, group: str) -> dict[str, Any]:
     }
 
 
-def _value(name: str, value: Any, errors: list[str]) -> dict[str, Any]:
-    return {"name": name, "value": value, "recommended_values": [], "errors": errors, "visible": True}
+def _value(row: Option, value: Any, errors: list[str]) -> dict[str, Any]:
+    recommended = ("true", "false") if row.kind is Kind.BOOLEAN else row.choices
+    return {
+        "name": row.name,
+        "value": value,
+        "recommended_values": list(recommended),
+        "errors": errors,
+        "visible": True,
+    }

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
-from barnabas.client.security.settings import SECRETS, SecuritySettings
+from barnabas.client.security.settings import SECRETS, SecurityProtocol, SecuritySettings
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
+from barnabas.core.errors import KafkaError, NetworkException, UnknownTopicOrPartition
 from barnabas.pipelines.spark.context.run_context import Away, Unavailable
 from barnabas.pipelines.spec.model import Engine, Part, PipelineSpec
 from barnabas.pipelines.spec.options.client_settings import PROTOCOL, plain_names
@@ -36,6 +36,11 @@ UNKNOWN_TOPIC = UnknownTopicOrPartition.code
 
 class BrokerMissing(Away):
     """No broker answers."""
+
+    protocol = SecurityProtocol.PLAINTEXT
+    """Security protocol of the attempt."""
+    was_connected = False
+    """A broker accepted the connection and then closed it."""
 
 
 class TopicMissing(Unavailable):
@@ -129,14 +134,18 @@ def _need(path: tuple[str | int, ...], part: Part, bootstrap: str) -> _Need:
 async def _check(needs: list[_Need]) -> None:
     first = needs[0]
     addresses = [Endpoint.parse(each.strip()) for each in first.bootstrap.split(",")]
+    given = str(resolve(dict(first.settings).get(PROTOCOL, SecurityProtocol.PLAINTEXT.name))).upper()
+    protocol = SecurityProtocol.__members__.get(given, SecurityProtocol.PLAINTEXT)
     try:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
             async with client_of(addresses, dict(first.settings)) as cluster:
                 await cluster.refresh(())
                 for need in needs:
                     await _check_topics(cluster, need)
-    except ClusterUnreachable as error:
-        raise BrokerMissing(str(error)) from None
+    except (ClusterUnreachable, NetworkException) as error:
+        missing = BrokerMissing(str(error))
+        missing.protocol, missing.was_connected = protocol, isinstance(error, NetworkException)
+        raise missing from None
     except TimeoutError:
         raise BrokerMissing(
             f"{first.bootstrap} does not answer within {CHECK_TIMEOUT_S:.0f} seconds"

@@ -23,6 +23,7 @@ from barnabas.pipelines.spark.context.topics import (
     ensure_topics,
     message_bytes_max,
 )
+from barnabas.pipelines.spark.formats.decoding import is_quarantined
 from barnabas.pipelines.spark.sinks.records import sink_options
 
 PREFIX = "__connect.errors."
@@ -31,6 +32,10 @@ ROOM_BYTES = 64 * 1024
 """Space for the headers of a letter, in a topic created for letters."""
 OTHER_BYTES_MAX = 2_048
 """Bound of the batch header and of the headers with the coordinates: names have bounds."""
+CONVERTED, TRANSFORMED, PUT = "VALUE_CONVERTER", "TRANSFORMATION", "TASK_PUT"
+"""Stages of Connect at which a record fails."""
+REFUSED = "the sink refuses the row: "
+"""Beginning of the reason in the quarantine, for rows that a database refuses."""
 HEADER_BYTES_MAX = 10
 """Bound of the lengths before a header's name and value."""
 
@@ -51,14 +56,15 @@ def dead_letters(bad: DataFrame, run: Run) -> DataFrame:
         ),
     )
     error = F.when(size > bytes_max, left_out).otherwise(error)
+    stage = _stage(bad, run)
     context = {
         "topic": _of(bad, "topic"),
         "partition": _of(bad, "partition"),
         "offset": _of(bad, "offset"),
         "connector.name": F.lit(spec.name),
         "task.id": F.lit("0"),
-        "stage": F.lit("VALUE_CONVERTER"),
-        "class.name": F.lit(f"barnabas.pipelines.spark.formats.{spec.source.get('format', 'files')}"),
+        "stage": stage,
+        "class.name": F.concat(F.lit("barnabas.pipelines.spark."), _module(stage, run)),
         "exception.class.name": F.lit("org.apache.kafka.connect.errors.DataException"),
         "exception.message": error,
         "exception.stacktrace": error,
@@ -78,6 +84,20 @@ def dead_letters(bad: DataFrame, run: Run) -> DataFrame:
         F.concat(original, added).alias("headers"),
         _of(bad, "timestamp").cast("timestamp").alias("timestamp"),
     )
+
+
+def _stage(bad: DataFrame, run: Run) -> Column:
+    """Connect's stage: a record in quarantine was decoded, and failed in the transforms or at the sink."""
+    if not run.quarantine or "offset" not in bad.columns:
+        return F.lit(CONVERTED)
+    is_put = F.col("error").startswith(REFUSED)
+    return F.when(~is_quarantined(run), CONVERTED).when(is_put, PUT).otherwise(F.lit(TRANSFORMED))
+
+
+def _module(stage: Column, run: Run) -> Column:
+    decoder = F.lit(f"formats.{run.spec.source.get('format', 'files')}")
+    sink = F.lit(f"sinks.{run.spec.sink.type}")
+    return F.when(stage == CONVERTED, decoder).when(stage == PUT, sink).otherwise(F.lit("transforms"))
 
 
 def letter_bytes_max(run: Run) -> int:

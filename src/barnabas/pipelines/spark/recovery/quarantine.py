@@ -42,7 +42,7 @@ from barnabas.pipelines.spark.recovery.bisect_bad_records import (
     spans,
     within,
 )
-from barnabas.pipelines.spark.recovery.dead_letters import dead_letters
+from barnabas.pipelines.spark.recovery.dead_letters import REFUSED, dead_letters
 from barnabas.pipelines.spark.recovery.error_reasons import is_of_absence, reason_of
 from barnabas.pipelines.spark.recovery.failed_batch import failed_ranges
 from barnabas.pipelines.spark.sinks.records import write_letters
@@ -125,7 +125,7 @@ def _write_letters(run: Run, found: Mapping[str, str]) -> None:
     assert bad is not None, "there is a dead-letter topic"
     about = json.loads(read_note(run, f"{run.checkpoint()}/metadata") or "{}")
     bad = bad.where(record_id_of_row().isin(*found))
-    write_letters(dead_letters(bad, run), run, letters_id(str(about["id"]), found))
+    write_letters(dead_letters(bad, aside), run, letters_id(str(about["id"]), found))
 
 
 def letters_id(query_id: str, found: Iterable[str]) -> str:
@@ -143,7 +143,10 @@ def _failure(ranges: Sequence[Range], run: Run, transform: Callable[[DataFrame],
         try_sink(transform(rows), run.spec.sink, run)
     except Exception as error:  # noqa: BLE001 - database drivers raise any exception
         is_at_fault = is_refusal(error) or is_of_transforms(str(error))
-        return Trial(reason_of(error, run.spec), is_at_fault and not is_of_absence(str(error)))
+        reason = reason_of(error, run.spec)
+        if is_refusal(error):
+            reason = REFUSED + reason
+        return Trial(reason, is_at_fault and not is_of_absence(str(error)))
     return None
 
 

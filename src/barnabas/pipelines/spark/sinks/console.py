@@ -1,4 +1,8 @@
-"""Console sink: rows on the driver's terminal. A repeated micro-batch is shown again."""
+"""Console sink: rows on the driver's terminal. A repeated micro-batch is shown again.
+
+Showing a few rows makes Spark compute just these, and the reports of the micro-batch would count no others.
+So all rows of a batch are computed, once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,15 @@ from barnabas.pipelines.spec.model import Part
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> BuiltSink:  # noqa: ARG001
     def show(batch: DataFrame, batch_id: int) -> None:
-        print(f"-- {run.spec.name}, batch {batch_id}")  # noqa: T201 - this sink is the terminal
-        batch.show(part["rows"], truncate=False)
+        rows_max = part["rows"]
+        batch.persist()
+        try:
+            count = batch.count()
+            print(f"-- {run.spec.name}, batch {batch_id}")  # noqa: T201 - this sink is the terminal
+            batch.show(rows_max, truncate=False)
+            if count > rows_max:
+                print(f"   {count - rows_max:,} more rows are not shown (option rows)")  # noqa: T201
+        finally:
+            batch.unpersist()
 
     return BuiltSink(rows.writeStream.foreachBatch(show))

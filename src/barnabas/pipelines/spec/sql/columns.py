@@ -89,10 +89,10 @@ def missing_in_query(text: str, columns: Columns) -> list[Missing]:
 
 def columns_of(text: str, columns: Columns) -> Columns:
     """Columns that a query returns for rows with `columns`."""
-    tree = _parsed(text)
+    tree = parsed(text)
     while isinstance(tree, (exp.Union, exp.Subquery)):
         tree = tree.this
-    if not isinstance(tree, exp.Select) or not _reads_only_input(tree):
+    if not isinstance(tree, exp.Select) or not reads_only_input(tree):
         return UNKNOWN
     types: dict[str, str | None] = {}
     is_open = False
@@ -113,7 +113,7 @@ def columns_of(text: str, columns: Columns) -> Columns:
 
 
 def _missing(text: str, columns: Columns) -> list[Missing]:
-    tree = _parsed(text)
+    tree = parsed(text)
     if tree is None or any(each.name.lower() not in _tables(tree) for each in tree.find_all(exp.Table)):
         return []
     known = {name.lower() for name in _given(tree)} | _tables(tree) | _WORDS
@@ -130,7 +130,7 @@ def _missing(text: str, columns: Columns) -> list[Missing]:
     return list(found.values())
 
 
-def _parsed(text: str) -> exp.Expression | None:
+def parsed(text: str) -> exp.Expression | None:
     try:
         found = sqlglot.parse_one(text, dialect="spark")
         return found if isinstance(found, exp.Expression) else None
@@ -138,7 +138,7 @@ def _parsed(text: str) -> exp.Expression | None:
         return None
 
 
-def _reads_only_input(tree: exp.Select) -> bool:
+def reads_only_input(tree: exp.Select) -> bool:
     source = tree.args.get("from_") or tree.args.get("from")
     return source is not None and isinstance(source.this, exp.Table) and source.this.name.lower() == INPUT
 
