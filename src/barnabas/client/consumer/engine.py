@@ -145,7 +145,12 @@ class ConsumerEngine:
             reset_to=self._reset_to,
         )
         self.plans = FetchPlans(self.positions, self.cluster.metadata, self.clock, options)
-        self.fetching = Fetching(self.cluster, self.plans, self._arrived.set)
+        self.fetching = Fetching(
+            self.cluster,
+            self.plans,
+            on_arrival=self._arrived.set,
+            on_positions_wanted=self._positions_wanted,
+        )
         self.updates = PositionUpdates(
             self.cluster,
             self.positions,
@@ -327,6 +332,10 @@ class ConsumerEngine:
         """Make the application's next call look for events, errors and records."""
         self.hand.attention = True
         self._arrived.set()
+
+    def _positions_wanted(self) -> None:
+        self.positions.leaders_changed(self.cluster.metadata, can_validate=True)
+        self.updates.wake()
 
     def _positions_updated(self) -> None:
         if self.updates.errors:
