@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from barnabas.client.extensions.records import ProducerRecord, Record, RecordMetadata
     from barnabas.client.extensions.serializers import Deserializer, SerializationError, Serializer
     from barnabas.client.processing.core.retry_policy import Retry
+    from barnabas.client.producer.producer import Producer
     from barnabas.core.errors import KafkaError
     from barnabas.core.ids import TopicPartition
 
@@ -61,6 +62,7 @@ _PLACES = {
     "Deserializer": "barnabas.client.extensions.serializers",
     "IllegalState": "barnabas.client.core.client_errors",
     "KafkaError": "barnabas.core.errors",
+    "Producer": "barnabas.client.producer.producer",
     "ProducerInterceptor": "barnabas.client.extensions.interceptors",
     "ProducerRecord": "barnabas.client.extensions.records",
     "Record": "barnabas.client.extensions.records",
@@ -86,6 +88,7 @@ __all__ = [
     "LogTruncated",
     "NoCommittedOffset",
     "OffsetAndTime",
+    "Producer",
     "ProducerInterceptor",
     "ProducerRecord",
     "RebalanceListener",

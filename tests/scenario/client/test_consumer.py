@@ -64,7 +64,7 @@ class Notes(RebalanceListener):
         self.revoked: list[frozenset[TopicPartition]] = []
         self.lost: list[frozenset[TopicPartition]] = []
 
-    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:  # type: ignore[override]
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self.assigned.append(partitions)
 
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:

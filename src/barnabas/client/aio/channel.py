@@ -124,6 +124,11 @@ class Channel(asyncio.BufferedProtocol):
         return self._session.api_versions
 
     @property
+    def finalized_features(self) -> Mapping[str, int]:
+        """Level of each feature that all brokers of the cluster have."""
+        return self._session.finalized_features
+
+    @property
     def in_flight(self) -> int:
         """Requests without an answer yet."""
         return len(self._session.pending)
@@ -213,6 +218,14 @@ class Channel(asyncio.BufferedProtocol):
             self._ask(request, response_class, version, pending, timeout_ms)
         else:
             self._held.append(Held(request, response_class, version, pending, timeout_ms))
+
+    def post_unanswered(self, request: Message, version: int) -> None:
+        """Send a request that has no answer, without a wait. NETWORK_EXCEPTION on a closed channel. The
+        caller has seen that the channel is writable.
+        """
+        self._check_open()
+        self._write(self._session.encode(request, version))
+        self.last_used_s = asyncio.get_running_loop().time()
 
     async def _until_writable(self, kind: type[Message], timeout_ms: float) -> float:
         """Wait until the write buffer has room; returns the time that is left."""

@@ -108,6 +108,12 @@ PRODUCER: Final = (
         doc="Records with a key are spread like those without one.",
     ),
     Key(
+        "partitioner.adaptive.partitioning.enable",
+        ConfigType.BOOLEAN,
+        True,
+        doc="Records without a key go less often to partitions with long queues.",
+    ),
+    Key(
         "partitioner.class",
         ConfigType.STRING,
         None,

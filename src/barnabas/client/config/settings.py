@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -71,6 +71,21 @@ class ClientSettings:
         """Settings from all sources (`sources`). INVALID_CONFIG names the fault."""
         return cls(gather(cls.definition, properties, file=file, environment=environment, keywords=keywords))
 
+    @classmethod
+    def given(
+        cls,
+        config: str | Sequence[str] | Mapping[str, Any] | None,
+        *,
+        file: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        keywords: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Settings as a client's constructor takes them: first the bootstrap servers, or the properties."""
+        if config is None or isinstance(config, Mapping):
+            return cls.load(config, file=file, environment=environment, keywords=keywords)
+        servers = {"bootstrap.servers": config if isinstance(config, str) else list(config)}
+        return cls.load(servers, file=file, environment=environment, keywords=keywords)
+
     def _check(self) -> None:
         """Check settings against each other."""
 
@@ -95,6 +110,7 @@ class ProducerSettings(ClientSettings):
     transactional_id: str | None
     transaction_timeout_ms: int
     partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
     partitioner_class: Any
     metadata_max_idle_ms: int
     key_serializer: Any

@@ -60,6 +60,8 @@ class Session(Generic[P]):
     ) -> None:
         self.api_versions: Mapping[int, tuple[int, int]] = {}
         """Lowest and highest version that the broker supports, by API key."""
+        self.finalized_features: Mapping[str, int] = {}
+        """Level of each feature of the cluster, such as transaction.version."""
         self.pending: deque[P] = deque()
         self.versions_request = ApiVersionsRequest(
             client_software_name=software, client_software_version=__version__
@@ -141,6 +143,7 @@ class Session(Generic[P]):
         if answer.error_code:
             raise error_for(answer.error_code, f"{self.peer} rejects ApiVersions")
         self.api_versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        self.finalized_features = {row.name: row.max_version_level for row in answer.finalized_features}
         return None
 
     def lost(self, reason: str) -> NetworkException:

@@ -1,0 +1,65 @@
+"""Machines of one producer, made from its settings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.client.config.settings import ProducerSettings
+from barnabas.client.core.metadata import Metadata
+from barnabas.client.producer.core.accumulator import Accumulator, AccumulatorOptions
+from barnabas.client.producer.core.buffer_memory import BufferMemory
+from barnabas.client.producer.core.producer_state import ProducerState
+from barnabas.client.producer.core.sender import Sender, SenderOptions
+from barnabas.client.producer.core.sender_metrics import SenderMetrics
+from barnabas.client.producer.core.transaction_state import TransactionState
+from barnabas.core.backoff import Backoff
+from barnabas.core.clock import Clock
+from barnabas.core.ids import Randomness
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.records.compression import Codec
+
+
+class Machines(NamedTuple):
+    accumulator: Accumulator
+    state: ProducerState
+    sender: Sender
+
+    @classmethod
+    def of(
+        cls,
+        settings: ProducerSettings,
+        metadata: Metadata,
+        clock: Clock,
+        randomness: Randomness,
+        metrics: Metrics,
+    ) -> Machines:
+        memory = BufferMemory(settings.buffer_memory)
+        accumulator = Accumulator(
+            AccumulatorOptions(
+                batch_bytes=min(settings.batch_size, settings.buffer_memory),
+                linger_ms=settings.linger_ms,
+                codec=Codec[settings.compression_type.upper()],
+                compression_level=settings.compression_level,
+                delivery_timeout_ms=settings.delivery_timeout_ms,
+            ),
+            memory,
+            clock,
+        )
+        name = settings.transactional_id
+        state = ProducerState(
+            is_idempotent=settings.enable_idempotence,
+            transaction=None if name is None else TransactionState(name),
+        )
+        in_flight_max = settings.max_in_flight_requests_per_connection
+        options = SenderOptions(
+            acks=settings.required_acks,
+            in_flight_max=in_flight_max,
+            request_bytes_max=settings.max_request_size,
+            retries=settings.retries,
+            backoff=Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms),
+            keeps_order=in_flight_max == 1,
+        )
+        sender = Sender(
+            options, accumulator, state, metadata, clock, randomness, SenderMetrics(metrics, memory)
+        )
+        return cls(accumulator, state, sender)
