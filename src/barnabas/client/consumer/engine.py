@@ -97,7 +97,7 @@ class ConsumerEngine:
         self.hand = HandingOut(self.positions, self.deserialize, self.interceptors)
         self.owner: PartitionOwner | None = None
         self._randomness = randomness or random.SystemRandom()
-        self._connect = connect
+        self.connect = connect
         self._listener = listener
         self._reset_to = parse_reset(settings.auto_offset_reset)
         self._taken_before = 0
@@ -123,7 +123,7 @@ class ConsumerEngine:
             randomness=self._randomness,
             retry_timeout_ms=settings.default_api_timeout_ms,
             allow_auto_topic_creation=settings.allow_auto_create_topics,
-            connect=self._connect,
+            connect=self.connect,
         )
         isolation = READ_COMMITTED if settings.isolation_level == "read_committed" else READ_UNCOMMITTED
         self.commits = (
