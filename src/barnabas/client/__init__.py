@@ -12,7 +12,8 @@ connector for Spark uses parts of this package without asyncio.
   themselves.
 - `blocking`: a connection on a plain socket, for the Spark connector, which imports nothing of asyncio.
 - `group_member`: a member of a classic consumer group.
-- `admin`: administrative requests, by subject. They cover the commands, no more.
+- `producer`: the producer; its `core` has the machines without I/O.
+- `admin`: the admin client, on administrative requests by subject.
 - `extensions`: serializers, interceptors, metrics, and the records that applications see.
 - `security`: TLS and SASL settings of clients.
 - `sync`: the same clients without `await`, on one loop in a background thread.
@@ -24,6 +25,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.client.admin.admin import Admin
+    from barnabas.client.admin.calls.per_resource import SomeFailed
+    from barnabas.client.admin.calls.topics import NewPartitions, NewTopic
     from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.consumer.listener import RebalanceListener
     from barnabas.client.core.client_errors import (
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
 
 _PLACES = {
+    "Admin": "barnabas.client.admin.admin",
     "ClientClosed": "barnabas.client.core.client_errors",
     "CommitFailed": "barnabas.client.core.client_errors",
     "CommittedOffset": "barnabas.client.core.offsets",
@@ -62,6 +67,8 @@ _PLACES = {
     "Deserializer": "barnabas.client.extensions.serializers",
     "IllegalState": "barnabas.client.core.client_errors",
     "KafkaError": "barnabas.core.errors",
+    "NewPartitions": "barnabas.client.admin.calls.topics",
+    "NewTopic": "barnabas.client.admin.calls.topics",
     "Producer": "barnabas.client.producer.producer",
     "ProducerInterceptor": "barnabas.client.extensions.interceptors",
     "ProducerRecord": "barnabas.client.extensions.records",
@@ -69,11 +76,13 @@ _PLACES = {
     "RecordMetadata": "barnabas.client.extensions.records",
     "SerializationError": "barnabas.client.extensions.serializers",
     "Serializer": "barnabas.client.extensions.serializers",
+    "SomeFailed": "barnabas.client.admin.calls.per_resource",
     "TopicPartition": "barnabas.core.ids",
     "TransactionAborted": "barnabas.client.core.client_errors",
 }
 
 __all__ = [
+    "Admin",
     "ClientClosed",
     "ClusterUnreachable",
     "CommitFailed",
@@ -86,6 +95,8 @@ __all__ = [
     "IllegalState",
     "KafkaError",
     "LogTruncated",
+    "NewPartitions",
+    "NewTopic",
     "NoCommittedOffset",
     "OffsetAndTime",
     "Producer",
@@ -97,6 +108,7 @@ __all__ = [
     "Retry",
     "SerializationError",
     "Serializer",
+    "SomeFailed",
     "TopicPartition",
     "TransactionAborted",
 ]

@@ -68,7 +68,7 @@ class Appending:
             if not future.done():
                 future.set_exception(_closed())
 
-    def append(
+    def append(  # noqa: C901 - the path of every record: a call less
         self,
         topic: str,
         key: bytes | None,
@@ -81,21 +81,25 @@ class Appending:
         target = self._targets.get(topic)
         if target is None:
             return None
-        if headers:
-            size_bytes = record_bytes_max(key, value, headers)
-        else:
-            size_bytes = RECORD_OVERHEAD_BYTES_MAX
-            if key is not None:
-                size_bytes += len(key)
-            if value is not None:
-                size_bytes += len(value)
         if self._transactions is not None:
             self._transactions.state.check_can_send()
         is_chosen = partition is None
-        if partition is None:
-            partition = target.choose(key)
-        elif not 0 <= partition < target.partition_count:
-            return None
+        try:
+            if headers:
+                size_bytes = record_bytes_max(key, value, headers)
+            else:
+                size_bytes = RECORD_OVERHEAD_BYTES_MAX
+                if key is not None:
+                    size_bytes += len(key)
+                if value is not None:
+                    size_bytes += len(value)
+            if partition is None:
+                partition = target.choose(key)
+            elif not 0 <= partition < target.partition_count:
+                return None
+        except TypeError:
+            _check_bytes(key, value)
+            raise
         batch = self._accumulator.open_batch(target.queues[partition], size_bytes)
         if batch is None:
             self._check(key, value, size_bytes)

@@ -11,11 +11,18 @@ in the child.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_PLACES: dict[str, str] = {}
+if TYPE_CHECKING:
+    from barnabas.client.sync.admin import Admin
+    from barnabas.client.sync.producer import Producer
 
-__all__: list[str] = []
+_PLACES = {
+    "Admin": "barnabas.client.sync.admin",
+    "Producer": "barnabas.client.sync.producer",
+}
+
+__all__ = ["Admin", "Producer"]
 
 
 def __getattr__(name: str) -> Any:

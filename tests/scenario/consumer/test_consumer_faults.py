@@ -20,9 +20,9 @@ from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.testing.broker import run_broker
-from tests.scenario.client import processing_member
-from tests.scenario.client.conftest import QUICK, Bench
-from tests.scenario.client.test_consumer import numbered
+from tests.scenario.consumer import processing_member
+from tests.scenario.consumer.conftest import QUICK, Bench
+from tests.scenario.consumer.test_consumer import numbered
 from tests.support.broker import BarnabasBroker
 from tests.support.clusters import any_cluster
 

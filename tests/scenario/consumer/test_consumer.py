@@ -37,7 +37,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.records.builder import BatchBuilder
-from tests.scenario.client.conftest import PATIENCE_S, Bench, read, settle
+from tests.scenario.consumer.conftest import PATIENCE_S, Bench, read, settle
 
 GROUPS: Mapping[str, Mapping[str, Any]] = {
     "consumer": {"group_protocol": "consumer"},

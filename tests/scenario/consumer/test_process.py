@@ -13,8 +13,8 @@ import pytest
 from barnabas.client import Consumer, Record, Retry
 from barnabas.client.processing.core.finished_runs import decode_runs
 from barnabas.core.errors import InvalidGroupId
-from tests.scenario.client.conftest import PATIENCE_S, Bench, read
-from tests.scenario.client.test_consumer import both, numbered
+from tests.scenario.consumer.conftest import PATIENCE_S, Bench, read
+from tests.scenario.consumer.test_consumer import both, numbered
 
 
 class Seen:

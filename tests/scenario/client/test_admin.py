@@ -1,0 +1,160 @@
+"""The admin client before real brokers: a method for each API, and an error for each resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.client import Admin, NewPartitions, NewTopic, Producer, SomeFailed, TopicPartition
+from barnabas.core.errors import (
+    GroupIdNotFound,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    ProducerFenced,
+    TopicAlreadyExists,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartition,
+)
+from barnabas.protocol.config_numbers import ResourceType
+from barnabas.security.credentials.scram_credential import ScramMechanism
+
+NewName = Callable[[str], str]
+
+
+async def test_topics_are_created_described_and_deleted(address: str, new_name: NewName) -> None:
+    one, two, taken = new_name("one"), new_name("two"), new_name("taken")
+    async with Admin(address) as admin:
+        created = await admin.create_topics([NewTopic(one, 2), NewTopic(taken, 1, 1)])
+        assert created[one].partitions == 2
+        assert created[one].replication_factor == 1
+        with pytest.raises(SomeFailed) as raised:
+            await admin.create_topics([NewTopic(taken), NewTopic(two, 1), NewTopic(new_name("x"), 1, 99)])
+        assert isinstance(raised.value.errors[taken], TopicAlreadyExists)
+        assert {type(error) for error in raised.value.errors.values()} == {
+            TopicAlreadyExists,
+            InvalidReplicationFactor,
+        }
+        assert list(raised.value.results) == [two]
+        assert "2 of 3 failed" in str(raised.value)
+        with pytest.raises(TopicAlreadyExists):
+            await admin.create_topics([NewTopic(taken)])
+        assert {one, two, taken} <= {topic.name for topic in await admin.list_topics()}
+        described = await admin.describe_topics([one, two])
+        assert [len(described[name].partitions) for name in (one, two)] == [2, 1]
+        with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
+            await admin.describe_topics(["nowhere"])
+        await admin.create_partitions({one: 3, two: NewPartitions(2)})
+        with pytest.raises(InvalidPartitions):
+            await admin.create_partitions({one: 1})
+        await admin.create_topics([NewTopic(new_name("checked"), 1)], validate_only=True)
+        assert await admin.delete_topics([one, two]) == {one: None, two: None}
+        with pytest.raises(UnknownTopicOrPartition, match="there is no topic nowhere"):
+            await admin.delete_topics(["nowhere"])
+
+
+async def test_settings_are_described_and_changed(address: str, new_name: NewName) -> None:
+    topic = new_name("orders")
+    resource = (ResourceType.TOPIC, topic)
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, 1, configs={"retention.ms": "1000000"})])
+
+        async def value(key: str) -> str | None:
+            (setting,) = (await admin.describe_configs([resource], [key]))[resource]
+            return setting.value
+
+        assert await value("retention.ms") == "1000000"
+        await admin.alter_configs({resource: {"retention.ms": None, "cleanup.policy": "compact"}})
+        assert await value("cleanup.policy") == "compact"
+        assert await value("retention.ms") == "604800000"
+        await admin.replace_configs(resource, {"retention.ms": "5000000"})
+        assert await value("cleanup.policy") == "delete"
+        assert (ResourceType.TOPIC, topic) in await admin.list_config_resources([ResourceType.TOPIC])
+
+
+async def test_records_are_counted_and_deleted(address: str, new_name: NewName) -> None:
+    topic = new_name("orders")
+    at = TopicPartition(topic, 0)
+    async with Producer(address) as producer, Admin(address) as admin:
+        await (await producer.send_many(topic, [b"%d" % number for number in range(10)], partition=0))
+        assert await admin.list_offsets({at: -1}) == {at: 10}
+        assert await admin.delete_records({at: 4}) == {at: 4}
+        assert await admin.list_offsets({at: -2}) == {at: 4}
+        directories = await admin.describe_log_dirs()
+        replicas = [
+            replica
+            for broker in directories.values()
+            for log_dir in broker.values()
+            for replica in log_dir.replicas
+        ]
+        assert at in replicas
+
+
+async def test_the_cluster_describes_itself(address: str) -> None:
+    async with Admin(address) as admin:
+        described = await admin.describe_cluster()
+        assert len(described.brokers) == 1
+        assert described.controller_id == described.brokers[0].broker_id
+        assert str(described.brokers[0].address) == address
+        assert (await admin.describe_features())["transaction.version"] == 2
+        assert await admin.list_partition_reassignments() == {}
+
+
+async def test_leaders_are_elected(address: str, new_name: NewName) -> None:
+    topic = new_name("orders")
+    at = TopicPartition(topic, 0)
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, 1)])
+        assert await admin.elect_leaders([at]) == {at: None}
+        with pytest.raises(UnknownTopicOrPartition):
+            await admin.elect_leaders([TopicPartition("nowhere", 0)])
+
+
+async def test_groups_have_offsets(address: str, new_name: NewName) -> None:
+    topic, group = new_name("orders"), new_name("group")
+    at, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, 2)])
+        await admin.alter_group_offsets(group, {at: 5, other: 7})
+        assert await admin.list_group_offsets(group) == {at: 5, other: 7}
+        assert group in {each.group_id for each in await admin.list_groups()}
+        described = await admin.describe_groups([group])
+        assert described[group].members == ()
+        assert await admin.delete_group_offsets(group, [other]) == {other: None}
+        assert await admin.list_group_offsets(group) == {at: 5}
+        with pytest.raises(SomeFailed) as raised:
+            await admin.delete_groups([group, "nobody"])
+        assert isinstance(raised.value.errors["nobody"], GroupIdNotFound)
+
+
+async def test_users_and_quotas_are_kept(address: str, new_name: NewName) -> None:
+    user = new_name("user")
+    async with Admin(address) as admin:
+        await admin.upsert_user_scram_credential(user, "secret", ScramMechanism.SHA_256)
+        users = {each.name: each.iterations for each in await admin.describe_user_scram_credentials()}
+        assert users[user] == {"SCRAM-SHA-256": 8_192}
+        await admin.delete_user_scram_credentials(user, [ScramMechanism.SHA_256])
+        entity = {"user": user}
+        await admin.alter_client_quotas(entity, {"producer_byte_rate": 1_000_000.0})
+        (found,) = await admin.describe_client_quotas(entity)
+        assert found.quotas == {"producer_byte_rate": 1_000_000.0}
+        await admin.alter_client_quotas(entity, {"producer_byte_rate": None})
+        assert await admin.describe_client_quotas(entity) == []
+
+
+async def test_transactions_are_described_and_fenced(address: str, new_name: NewName) -> None:
+    topic, name = new_name("orders"), new_name("txn")
+    at = TopicPartition(topic, 0)
+    async with Producer(address, transactional_id=name) as producer, Admin(address) as admin:
+        await producer.begin_transaction()
+        await producer.publish(topic, b"v", partition=0)
+        (listed,) = [each for each in await admin.list_transactions() if each.transactional_id == name]
+        assert listed.state == "Ongoing"
+        assert (await admin.describe_transactions([name]))[name].partitions == (at,)
+        (open_in,) = (await admin.describe_producers([at]))[at]
+        assert open_in.producer_id == listed.producer_id
+        await admin.fence_producers([name])
+        with pytest.raises(ProducerFenced):
+            await producer.commit_transaction()
+        with pytest.raises(TransactionalIdNotFound):
+            await admin.describe_transactions(["nobody"])

@@ -1,0 +1,169 @@
+"""The producer while brokers die, return, move leaders and stand still; its memory and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.broker import BarnabasBroker, running
+from tests.support.embedded_cluster import cluster_broker, shared_store
+from tests.support.in_process import in_process_broker
+from tests.support.ports import free_port
+from tests.support.reading import read_values
+
+from barnabas.client import Admin, ClientClosed, NewTopic, Producer, TopicPartition
+from barnabas.client.producer.delivery import Delivery
+from barnabas.core.errors import RequestTimedOut
+
+RECORDS = 3_000
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_doubled_or_reordered_by_kills(tmp_path: Path) -> None:
+    broker = BarnabasBroker(tmp_path / "data")
+    with running(broker) as started:
+        async with Producer(
+            started.bootstrap, linger_ms=1, batch_size=500, retry_backoff_max_ms=200
+        ) as producer:
+            await producer.publish("orders", b"0")
+            deliveries = []
+            for number in range(1, RECORDS):
+                deliveries.append(await producer.send("orders", b"%d" % number))
+                if number % 1_000 == 0:
+                    await deliveries[number - 500]
+                    await asyncio.to_thread(started.kill)
+                    await asyncio.to_thread(started.start)
+            found = [await delivery for delivery in deliveries]
+        assert [each.offset for each in found] == list(range(1, RECORDS))
+        assert await read_values(started.bootstrap, "orders") == [b"%d" % number for number in range(RECORDS)]
+
+
+async def test_a_new_leader_is_found_without_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with shared_store(tmp_path, monkeypatch):
+        brokers = [
+            cluster_broker(tmp_path / str(number), number, auto_leader_rebalance_enable="false")
+            for number in (1, 2)
+        ]
+        for each in brokers:
+            await each.start()
+        try:
+            bootstrap = ",".join(str(each.address) for each in brokers)
+            at = TopicPartition("orders", 0)
+            async with (
+                Admin(bootstrap) as admin,
+                Producer(bootstrap, linger_ms=0, batch_size=300) as producer,
+            ):
+                await admin.create_topics([NewTopic("orders", assignment={0: (1, 2)})])
+                deliveries: list[Delivery] = []
+                for round_number in range(4):
+                    first, second = ((2, 1), (1, 2))[round_number % 2]
+                    values = [b"%d-%d" % (round_number, number) for number in range(200)]
+                    deliveries += await producer.send_many("orders", values)
+                    await admin.alter_partition_reassignments({at: (first, second)})
+                    await admin.elect_leaders([at])
+                found = [await delivery for delivery in deliveries]
+                assert [each.offset for each in found] == list(range(800))
+                assert producer.metrics.snapshot()["producer_record_error_total"] == 0
+        finally:
+            for each in reversed(brokers):
+                await each.stop()
+
+
+async def test_send_waits_while_the_buffer_is_full_and_memory_stays_bounded(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path) as broker:
+        limits: dict[str, Any] = {"buffer_memory": 20_000, "batch_size": 2_000}
+        async with Producer(str(broker.address), linger_ms=0, **limits) as producer:
+            await producer.publish("orders", b"first")
+
+            async def write(task: int) -> None:
+                for number in range(20):
+                    await (await producer.send("orders", b"%d-%d" % (task, number) + b"x" * 500))
+
+            await asyncio.gather(*(write(task) for task in range(100)))
+            numbers = producer.metrics.snapshot()
+            assert numbers["producer_record_send_total"] == 2_001
+            assert numbers["producer_buffer_available_bytes"] == 20_000
+            assert numbers["producer_waiting_senders"] == 0
+
+
+async def test_a_full_buffer_ends_the_wait_after_max_block(tmp_path: Path) -> None:
+    port = free_port()
+    broker = BarnabasBroker(tmp_path / "data", port=port)
+    producer = Producer(
+        f"127.0.0.1:{port}", buffer_memory=10_000, batch_size=2_000, max_block_ms=300, linger_ms=0
+    )
+    with running(broker) as started:
+        await producer.publish("orders", b"first")
+        started.kill()
+        sent = 0
+
+        async def fill() -> None:
+            nonlocal sent
+            while True:
+                await producer.send("orders", b"x" * 500)
+                sent += 1
+
+        with pytest.raises(RequestTimedOut, match=r"buffer\.memory"):
+            await fill()
+        assert 15 <= sent <= 20, "the memory bounds the records that wait"
+        waiting = asyncio.ensure_future(producer.send("orders", b"x" * 500))
+        await asyncio.sleep(0)
+        await producer.close(timeout_ms=0)
+        with pytest.raises((ClientClosed, RequestTimedOut)):
+            await waiting
+
+
+async def test_an_unreachable_cluster_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with Producer(f"127.0.0.1:{free_port()}", max_block_ms=300) as producer:
+            with pytest.raises(RequestTimedOut, match="topic orders"):
+                await producer.send("orders", b"v")
+    assert "no broker answers" in caplog.text
+
+
+async def test_records_that_cannot_be_delivered_fail_in_time(tmp_path: Path) -> None:
+    with running(BarnabasBroker(tmp_path / "data")) as started:
+        timeouts: dict[str, Any] = {"delivery_timeout_ms": 600, "request_timeout_ms": 500, "linger_ms": 0}
+        async with Producer(started.bootstrap, **timeouts) as producer:
+            await producer.publish("orders", b"first")
+            started.kill()
+            delivery = await producer.send("orders", b"late")
+            with pytest.raises(RequestTimedOut, match=r"delivery\.timeout\.ms"):
+                await delivery
+            started.start()
+            assert (await producer.publish("orders", b"second")).offset >= 1
+
+
+async def test_close_leaves_no_task_and_no_record_without_an_outcome(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with in_process_broker(tmp_path) as broker:
+        running_tasks = asyncio.all_tasks()
+        producer = Producer(str(broker.address), linger_ms=60_000)
+        sent = await producer.send("orders", b"v")
+        await producer.close()
+        await producer.close()
+        assert sent.result().offset == 0
+        late = Producer(str(broker.address), linger_ms=60_000)
+        unsent = await late.send("orders", b"v")
+        await late.close(timeout_ms=0)
+        with pytest.raises(ClientClosed):
+            await unsent
+        assert {task for task in asyncio.all_tasks() if "client" in repr(task.get_coro())} <= running_tasks
+    assert asyncio.all_tasks() <= before
+
+
+async def test_a_cancelled_sender_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path) as broker:
+        async with Producer(str(broker.address), buffer_memory=4_000, batch_size=2_000) as producer:
+            await producer.publish("orders", b"first")
+            tasks = [asyncio.ensure_future(producer.publish("orders", b"x" * 1_500)) for _ in range(20)]
+            await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert not any(isinstance(outcome, BaseException) for outcome in outcomes[1::2])
+            await producer.flush()
+            assert producer.metrics.snapshot()["producer_buffer_available_bytes"] == 4_000
