@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from barnabas.client.extensions.interceptors import ConsumerInterceptor, ProducerInterceptor
     from barnabas.client.extensions.records import ProducerRecord, Record, RecordMetadata
     from barnabas.client.extensions.serializers import Deserializer, SerializationError, Serializer
+    from barnabas.client.processing.core.retry_policy import Retry
     from barnabas.client.producer.producer import Producer
     from barnabas.core.errors import KafkaError
     from barnabas.core.ids import TopicPartition
@@ -60,6 +61,7 @@ _PLACES = {
     "NoCommittedOffset": "barnabas.client.core.client_errors",
     "OffsetAndTime": "barnabas.client.core.offsets",
     "RebalanceListener": "barnabas.client.consumer.listener",
+    "Retry": "barnabas.client.processing.core.retry_policy",
     "ClusterUnreachable": "barnabas.client.core.steps",
     "ConsumerInterceptor": "barnabas.client.extensions.interceptors",
     "Deserializer": "barnabas.client.extensions.serializers",
@@ -103,6 +105,7 @@ __all__ = [
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "Retry",
     "SerializationError",
     "Serializer",
     "SomeFailed",

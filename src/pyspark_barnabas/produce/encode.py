@@ -26,10 +26,10 @@ from barnabas.records.batch import (
     TRANSACTIONAL_FLAG,
 )
 from barnabas.records.checksum import crc32c
+from barnabas.records.columnar import varints
+from barnabas.records.columnar.varints import Ints
 from barnabas.records.compression import Codec, compress
 from pyspark_barnabas.produce.partitioner import as_binary
-from pyspark_barnabas.shared import varints
-from pyspark_barnabas.shared.varints import Ints
 
 RECORD_OVERHEAD_BYTES: Final = 16
 """Upper estimate of a record's varints. It bounds the size of batches and is not exact."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.client.core.partitioner import MULTIPLIER, SEED, SHIFT
-from pyspark_barnabas.shared.varints import Ints
+from barnabas.records.columnar.varints import Ints
 
 _SEED: Final = np.uint32(SEED)
 _MULTIPLIER: Final = np.uint32(MULTIPLIER)

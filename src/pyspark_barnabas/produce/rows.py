@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.core.ids import TopicPartition
+from barnabas.records.columnar.varints import Ints
 from barnabas.records.compression import Codec
 from pyspark_barnabas.produce import encode
 from pyspark_barnabas.produce.encode import Rows
@@ -34,7 +35,6 @@ from pyspark_barnabas.produce.partitioner import as_binary, assign
 from pyspark_barnabas.produce.producer import Outgoing
 from pyspark_barnabas.shared.cluster import Cluster
 from pyspark_barnabas.shared.options import OptionError
-from pyspark_barnabas.shared.varints import Ints
 
 FLUSH_BYTES: Final = 2 << 20
 COLUMNS: Final = ("key", "value", "topic", "partition", "headers", "timestamp")

@@ -38,9 +38,10 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.protocol.offset_numbers import EARLIEST, READ_COMMITTED
 from barnabas.records.batch import RecordBatch, iterate_whole_batches
+from barnabas.records.columnar.decode import DecodeTarget
+from barnabas.records.columnar.legacy import decode_legacy, end_offset, is_legacy, legacy_prefix
+from barnabas.records.columnar.pieces import decode_pieces
 from barnabas.records.varint import Buffer
-from pyspark_barnabas.readers.decode import DecodeTarget, decode_batches
-from pyspark_barnabas.readers.legacy import decode_legacy, end_offset, is_legacy, legacy_prefix
 from pyspark_barnabas.shared.cluster import Cluster, wait
 
 VERSION_BY_NAME: Final = 12
@@ -48,10 +49,6 @@ VERSION_BY_NAME: Final = 12
 created again."""
 VERSION_BY_ID: Final = 16
 FETCH_WAIT_MS: Final = 500
-PIECE_BYTES: Final = 1 << 20
-"""Batch size that Spark consumes fastest."""
-GROWTH_UNKNOWN: Final = float(PIECE_BYTES)
-"""The first compressed batch is a separate piece; its growth estimates that of the next batches."""
 
 logger = logging.getLogger(__name__)
 
@@ -275,49 +272,3 @@ def _kept_batches(
         if dropped.keeps(batch):
             batch.check_crc()
             yield batch
-
-
-def decode_pieces(
-    batches: Iterator[RecordBatch], target: DecodeTarget, start: int, end: int
-) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of about a megabyte, cut to the offsets from `start` to `end`.
-
-    The size of a compressed batch shows only after it is inflated. So each batch is estimated with the growth
-    of the batches before it.
-    """
-    group: list[RecordBatch] = []
-    group_bytes = 0.0
-    growth = GROWTH_UNKNOWN
-    for batch in batches:
-        if batch.next_offset <= start:
-            continue
-        if batch.base_offset >= end:
-            break
-        group.append(batch)
-        group_bytes += batch.size_bytes * (growth if batch.codec else 1)
-        if group_bytes >= PIECE_BYTES:
-            decoded = decode_batches(group, target, start, end)
-            growth = _growth(group, decoded) or growth
-            yield from _slices(decoded)
-            group, group_bytes = [], 0
-    if group:
-        yield from _slices(decode_batches(group, target, start, end))
-
-
-def _growth(group: Sequence[RecordBatch], decoded: pa.RecordBatch) -> float:
-    """Growth factor from the batches to Arrow, estimated from the rows that the range kept."""
-    if not decoded.num_rows:
-        return 0
-    row_bytes: float = decoded.nbytes / decoded.num_rows
-    records, size_bytes = sum(each.record_count for each in group), sum(each.size_bytes for each in group)
-    return max(row_bytes * records / size_bytes, 1.0)
-
-
-def _slices(decoded: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of an Arrow batch: one compressed batch may hold far more than a piece."""
-    if not decoded.num_rows:
-        return
-    pieces = max(1, decoded.nbytes // (2 * PIECE_BYTES))
-    rows = -(-decoded.num_rows // pieces)
-    for first in range(0, decoded.num_rows, rows):
-        yield decoded.slice(first, rows)

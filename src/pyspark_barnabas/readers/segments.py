@@ -29,9 +29,10 @@ from barnabas.client.core.aborted_transactions import AbortedFilter
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST, READ_COMMITTED
 from barnabas.records.batch import LOG_OVERHEAD_BYTES, MAGIC, RecordBatch, iterate_whole_batches
-from pyspark_barnabas.readers.decode import DecodeTarget
-from pyspark_barnabas.readers.fetch import DataLoss, decode_pieces
-from pyspark_barnabas.readers.legacy import decode_legacy, is_legacy, legacy_prefix
+from barnabas.records.columnar.decode import DecodeTarget
+from barnabas.records.columnar.legacy import decode_legacy, is_legacy, legacy_prefix
+from barnabas.records.columnar.pieces import decode_pieces
+from pyspark_barnabas.readers.fetch import DataLoss
 from pyspark_barnabas.shared import options as parse
 from pyspark_barnabas.shared.options import Bound, OptionError, Options
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from barnabas.core.errors import CorruptMessage, InvalidRecord, KafkaError
 from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import NewRecord, build_batch
+from barnabas.records.columnar.decode import DecodeTarget, decode_batches
+from barnabas.records.columnar.schema import ARROW_TYPES, arrow_schema
 from barnabas.records.compression import Codec
 from barnabas.records.record import iterate_records
-from pyspark_barnabas.readers.decode import DecodeTarget, decode_batches
 from pyspark_barnabas.shared.columns import SPARK_TYPES
-from pyspark_barnabas.shared.schema import arrow_schema
 
 TARGET = DecodeTarget("events", 3, tuple(SPARK_TYPES))
 CODECS = list(Codec)
@@ -124,3 +124,7 @@ def test_broken_records_are_refused_exactly_when_the_oracle_refuses(
     # whose own range overlaps that is looked through for such records.
     inside = [tuple(row.values()) for row in got if row["offset"] >= 0]
     assert inside == [row for row in found if row[0] >= 0]
+
+
+def test_spark_and_arrow_name_the_same_columns() -> None:
+    assert list(ARROW_TYPES) == list(SPARK_TYPES)

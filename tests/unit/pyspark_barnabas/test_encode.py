@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.records.batch import read_batch
+from barnabas.records.columnar.schema import HEADERS_TYPE
 from barnabas.records.compression import Codec
 from barnabas.records.record import iterate_records
 from pyspark_barnabas.produce.encode import Producer, Rows, cuts_by_size, payloads, seal, sizes
 from pyspark_barnabas.produce.partitioner import assign, murmur2
-from pyspark_barnabas.shared.schema import HEADERS_TYPE
 
 field = st.none() | st.binary(max_size=30) | st.integers(0, 3).map(lambda n: b"y" * (90**n))
 header = st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=200))

@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.records.batch import RecordBatch, iterate_batches
 from barnabas.records.builder import build_batch
+from barnabas.records.columnar import pieces as cutting
+from barnabas.records.columnar.decode import DecodeTarget, decode_batches
 from barnabas.records.compression import Codec
-from pyspark_barnabas.readers import fetch
-from pyspark_barnabas.readers.decode import DecodeTarget, decode_batches
 
 TARGET = DecodeTarget("events", 0, ("value", "offset"))
 BATCH_RECORDS = 100
@@ -33,9 +33,9 @@ def test_a_piece_is_about_a_megabyte_however_well_it_was_compressed(
         decoded_bytes.append(sum(each.record_count for each in group) * 1_000)
         return decode_batches(group, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fetch, "decode_batches", counting)
-    pieces = list(fetch.decode_pieces(iter(batches(codec, 100)), TARGET, start, 9_990))
+    monkeypatch.setattr(cutting, "decode_batches", counting)
+    pieces = list(cutting.decode_pieces(iter(batches(codec, 100)), TARGET, start, 9_990))
     offsets = [offset for piece in pieces for offset in piece.column("offset").to_pylist()]
     assert offsets == list(range(start, 9_990))
-    assert max(decoded_bytes) <= fetch.PIECE_BYTES + BATCH_RECORDS * 1_000
+    assert max(decoded_bytes) <= cutting.PIECE_BYTES + BATCH_RECORDS * 1_000
     assert len(decoded_bytes) <= 12, "pieces are too small to be fast"

@@ -43,26 +43,29 @@ from barnabas.core.ids import Randomness, TopicPartition
 class Consumer:
     def __init__(
         self,
-        bootstrap: str | Sequence[str] | None = None,
+        config: str | Sequence[str] | Mapping[str, Any] | None = None,
+        /,
         *,
         group: str | None = None,
         topics: Collection[str] = (),
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
-        config: Mapping[str, Any] | None = None,
-        config_file: str | Path | None = None,
+        file: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         connect: Connect = connect_by_socket,
-        **settings: Any,
+        **keywords: Any,
     ) -> None:
-        """`config` has Kafka's property names; keywords are the same with `_` for each dot."""
-        named = {"bootstrap_servers": bootstrap, "group_id": group}
-        settings |= {name: value for name, value in named.items() if value is not None}
+        """`config` has the bootstrap servers, or Kafka's properties. Settings come as keywords too, with `_`
+        for each dot, from a properties `file`, or from variables (`environment=os.environ`). `group` is
+        `group.id`.
+        """
+        if group is not None:
+            keywords["group_id"] = group
         self._engine = ConsumerEngine(
-            ConsumerSettings.load(config, file=config_file, environment=environment, keywords=settings),
+            ConsumerSettings.given(config, file=file, environment=environment, keywords=keywords),
             listener=listener,
             interceptors=interceptors,
             clock=clock,
@@ -133,7 +136,6 @@ class Consumer:
         """Topics that this consumer is subscribed to."""
         return self._engine.subscription.topics
 
-    @property
     def group_metadata(self) -> GroupMetadata:
         """Identity in the group, for `send_offsets_to_transaction`."""
         if self._engine.settings.group_id is None:
@@ -226,15 +228,16 @@ class Consumer:
             drain_ms=drain_ms,
             name=engine.settings.group_id,
         )
-        letters = None if dead_letters is None else LetterWriter(engine.cluster).publish
+        letters = LetterWriter(engine)
         source = ProcessSource(engine)
-        processing = Processing(source, handler, options, engine.clock, letters)
+        processing = Processing(source, handler, options, engine.clock, letters.publish)
         self._hand.abandon()
         engine.owner = processing
         try:
             await processing.run(stop)
         finally:
             engine.owner = None
+            await letters.close()
             source.hold(())
             source.rewind(processing.offsets())
 
@@ -268,6 +271,10 @@ class Consumer:
         return await self._engine.commits.fetch(wanted, self._timeout_ms)
 
     # --- positions ---
+
+    def positions(self) -> dict[TopicPartition, CommittedOffset]:
+        """Offsets after the records handed out, for `send_offsets_to_transaction`."""
+        return self._engine.offsets()
 
     async def position(self, at: TopicPartition) -> int:
         """Offset of the next record of a partition. Waits until it is known."""

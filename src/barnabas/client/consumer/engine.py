@@ -97,7 +97,7 @@ class ConsumerEngine:
         self.hand = HandingOut(self.positions, self.deserialize, self.interceptors)
         self.owner: PartitionOwner | None = None
         self._randomness = randomness or random.SystemRandom()
-        self._connect = connect
+        self.connect = connect
         self._listener = listener
         self._reset_to = parse_reset(settings.auto_offset_reset)
         self._taken_before = 0
@@ -123,7 +123,7 @@ class ConsumerEngine:
             randomness=self._randomness,
             retry_timeout_ms=settings.default_api_timeout_ms,
             allow_auto_topic_creation=settings.allow_auto_create_topics,
-            connect=self._connect,
+            connect=self.connect,
         )
         isolation = READ_COMMITTED if settings.isolation_level == "read_committed" else READ_UNCOMMITTED
         self.commits = (
@@ -145,7 +145,12 @@ class ConsumerEngine:
             reset_to=self._reset_to,
         )
         self.plans = FetchPlans(self.positions, self.cluster.metadata, self.clock, options)
-        self.fetching = Fetching(self.cluster, self.plans, self._arrived.set)
+        self.fetching = Fetching(
+            self.cluster,
+            self.plans,
+            on_arrival=self._arrived.set,
+            on_positions_wanted=self._positions_wanted,
+        )
         self.updates = PositionUpdates(
             self.cluster,
             self.positions,
@@ -327,6 +332,10 @@ class ConsumerEngine:
         """Make the application's next call look for events, errors and records."""
         self.hand.attention = True
         self._arrived.set()
+
+    def _positions_wanted(self) -> None:
+        self.positions.leaders_changed(self.cluster.metadata, can_validate=True)
+        self.updates.wake()
 
     def _positions_updated(self) -> None:
         if self.updates.errors:

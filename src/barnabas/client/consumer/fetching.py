@@ -14,10 +14,18 @@ from barnabas.protocol.messages.fetch import FetchResponse
 
 
 class Fetching:
-    def __init__(self, cluster: ClusterClient, plans: FetchPlans, on_arrival: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        plans: FetchPlans,
+        *,
+        on_arrival: Callable[[], None],
+        on_positions_wanted: Callable[[], None],
+    ) -> None:
         self._cluster = cluster
         self._plans = plans
         self._on_arrival = on_arrival
+        self._on_positions_wanted = on_positions_wanted
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
@@ -64,4 +72,7 @@ class Fetching:
         else:
             if self._plans.answered(plan, answer) or self._plans.errors:
                 self._on_arrival()
+            if self._plans.wants_positions:
+                self._plans.wants_positions = False
+                self._on_positions_wanted()
         self.pump()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.client.config.common import COMMON
 from barnabas.client.consumer.core.positions import PartitionState
 from barnabas.client.consumer.engine import ConsumerEngine
 from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.extensions.records import Header, Record
+from barnabas.client.producer.producer import Producer
 from barnabas.core.ids import NO_EPOCH, TopicPartition
 
 
@@ -73,14 +72,24 @@ class ProcessSource:
 
 
 class LetterWriter:
-    """Writes dead letters, one at a time."""
+    """Producer of dead letters, with the connections and the security of the consumer."""
 
-    def __init__(self, cluster: ClusterClient) -> None:
-        self._producer = Producer(cluster)
-        self._turn = asyncio.Lock()
+    def __init__(self, engine: ConsumerEngine) -> None:
+        self._engine = engine
+        self._producer: Producer | None = None
 
     async def publish(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]
     ) -> None:
-        async with self._turn:
-            await self._producer.send(topic, [OutgoingRecord(key, value, headers)])
+        if self._producer is None:
+            settings = self._engine.settings.values
+            shared = {each.name: settings[each.name] for each in COMMON if settings[each.name] is not None}
+            self._producer = Producer(
+                shared, clock=self._engine.clock, connect=self._engine.connect, linger_ms=0
+            )
+            await self._producer.start()
+        await self._producer.publish(topic, value, key=key, headers=headers)
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._producer.close()

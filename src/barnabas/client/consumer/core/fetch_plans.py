@@ -85,6 +85,8 @@ class FetchPlans:
         """Errors for the application."""
         self.wants_metadata = False
         """Set when an answer shows that the metadata is old. The owner resets it."""
+        self.wants_positions = False
+        """Set when a partition needs a new position, or has another leader. The owner resets it."""
         self.fetched_bytes = 0
         self._positions = positions
         self._metadata = metadata
@@ -287,6 +289,7 @@ class FetchPlans:
             named = Leader(current.leader_id, current.leader_epoch)
             if self._metadata.update_leader(state.at, named, endpoints):
                 state.retry_ms = self._clock.monotonic_ms()
+                self.wants_positions = True
                 return
         self.wants_metadata = True
 
@@ -302,6 +305,7 @@ class FetchPlans:
                 state.fetch_offset,
             )
             state.reset(self._options.reset_to)
+            self.wants_positions = True
 
     def _fail(self, state: PartitionState, error: KafkaError) -> None:
         self.errors.append(error)

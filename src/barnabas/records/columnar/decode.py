@@ -24,11 +24,11 @@ import pyarrow as pa
 from barnabas.core.errors import InvalidRecord
 from barnabas.core.limits import INFLATED_BATCH_BYTES_MAX
 from barnabas.records.batch import HEADER_BYTES, RecordBatch
+from barnabas.records.columnar import varints
+from barnabas.records.columnar.schema import ARROW_TYPES, HEADER_TYPE, HEADERS_TYPE, arrow_schema
+from barnabas.records.columnar.varints import Bytes, Ints
 from barnabas.records.compression import decompress
 from barnabas.records.varint import Buffer
-from pyspark_barnabas.shared import varints
-from pyspark_barnabas.shared.schema import ARROW_TYPES, HEADER_TYPE, HEADERS_TYPE, arrow_schema
-from pyspark_barnabas.shared.varints import Bytes, Ints
 
 RUN_RECORDS_MIN: Final = 8
 """A shorter run of equal lengths is walked record by record."""

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.records.batch import LOG_OVERHEAD_BYTES, MAGIC, MAGIC_AT
+from barnabas.records.columnar.decode import DecodeTarget
+from barnabas.records.columnar.schema import ARROW_TYPES, arrow_schema
 from barnabas.records.legacy import iterate_message_records, iterate_messages, magic_of
 from barnabas.records.record import Record
 from barnabas.records.varint import Buffer
-from pyspark_barnabas.readers.decode import DecodeTarget
-from pyspark_barnabas.shared.schema import ARROW_TYPES, arrow_schema
 
 NO_TIMESTAMP_TYPE: Final = -1
 _SIZE: Final = struct.Struct(">i")

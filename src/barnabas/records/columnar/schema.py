@@ -1,7 +1,7 @@
-"""Arrow types of the columns.
+"""Columns of a topic as a table, with their Arrow types. The names are those of Spark's Kafka connector.
 
 Spark compares the Arrow schema of a reader's batches with its own and refuses any difference. So these are
-the types that Spark derives from the types in `columns`.
+the types that Spark derives from its own (`pyspark_barnabas.shared.columns`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
-
-from pyspark_barnabas.shared.columns import SPARK_TYPES
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE: Final = pa.list_(pa.field("element", HEADER_TYPE))
@@ -26,7 +24,9 @@ ARROW_TYPES: Final = {
     "timestampType": pa.int32(),
     "headers": HEADERS_TYPE,
 }
-assert ARROW_TYPES.keys() == SPARK_TYPES.keys()
+
+ALL_COLUMNS: Final = tuple(ARROW_TYPES)
+DEFAULT_COLUMNS: Final = tuple(name for name in ARROW_TYPES if name != "headers")
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:

@@ -1,0 +1,174 @@
+"""Consumers and brokers that die: nothing is lost, the group goes on, positions survive."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.client import Consumer, Record
+from barnabas.client.admin.groups import Groups
+from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.clock import SystemClock
+from barnabas.testing.broker import run_broker
+from tests.scenario.consumer import processing_member
+from tests.scenario.consumer.conftest import QUICK, Bench
+from tests.scenario.consumer.test_consumer import numbered
+from tests.support.broker import BarnabasBroker
+from tests.support.clusters import any_cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+PATIENCE_S = 120
+protocols = pytest.mark.parametrize("protocol", ["consumer", "classic"])
+QUICK_SETTINGS = {
+    **QUICK,
+    "group.consumer.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def client_of(bootstrap: str) -> ClusterClient:
+    addresses = [Endpoint.parse(each) for each in bootstrap.split(",")]
+    return ClusterClient(
+        addresses, clock=SystemClock(), randomness=random.Random(1), retry_timeout_ms=PATIENCE_S * 1_000
+    )
+
+
+def consumer_of(bootstrap: str, protocol: str, **settings: Any) -> Consumer:
+    return Consumer(
+        bootstrap,
+        **{
+            "group": "group",
+            "topics": ["topic"],
+            "group_protocol": protocol,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+            "session_timeout_ms": 6_000,
+            "auto_commit_interval_ms": 50,
+            "request_timeout_ms": 5_000,
+            **settings,
+        },
+    )
+
+
+async def write(cluster: ClusterClient, values: Sequence[bytes], topic: str = "topic") -> None:
+    rows = [OutgoingRecord(b"key-%d" % (number % 20), value) for number, value in enumerate(values)]
+    await Producer(cluster).send(topic, rows)
+
+
+async def read(consumer: Consumer, count: int) -> list[bytes]:
+    found: list[Record[Any, Any]] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while len({record.value for record in found}) < count:
+            found += await consumer.poll(timeout_ms=200)
+    return [record.value for record in found]
+
+
+@protocols
+async def test_a_killed_member_loses_nothing(tmp_path: Path, protocol: str) -> None:
+    """Two processes handle records, and one is killed. Every record is handled; keys stay in order."""
+    with run_broker(QUICK_SETTINGS) as broker:
+        async with client_of(broker.bootstrap) as cluster:
+            bench = Bench(broker.bootstrap, cluster)
+            await bench.create(4)
+            notes = [tmp_path / "first", tmp_path / "second"]
+            program = [sys.executable, "-m", processing_member.__name__]
+            members = [
+                await asyncio.create_subprocess_exec(
+                    *program, broker.bootstrap, bench.topic, bench.group, str(path), protocol
+                )
+                for path in notes
+            ]
+            expected = numbered(1_500)
+            writing = asyncio.create_task(bench.write(expected[:500]))
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    while not all(path.exists() and path.stat().st_size for path in notes):
+                        await asyncio.sleep(0.02)
+                        if writing.done():
+                            await bench.write(expected[:1])
+                    members[0].kill()
+                    await members[0].wait()
+                    await writing
+                    await bench.write(expected[500:])
+                    while not set(_values(notes)) >= {value.decode() for value in expected}:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+            finally:
+                for member in members:
+                    if member.returncode is None:
+                        member.terminate()
+                        await member.wait()
+
+
+def _values(notes: Sequence[Path]) -> list[str]:
+    return [line.split()[1] for path in notes for line in path.read_text().splitlines() if " " in line]
+
+
+@protocols
+async def test_a_broker_that_restarts_is_found_again(tmp_path: Path, protocol: str) -> None:
+    broker = BarnabasBroker(tmp_path / "data", settings=QUICK_SETTINGS)
+    broker.start()
+    try:
+        async with client_of(broker.bootstrap) as cluster:
+            await Admin(cluster).create_topic("topic", partitions=2, configs={})
+            await write(cluster, numbered(50))
+            async with consumer_of(broker.bootstrap, protocol) as consumer:
+                assert sorted(await read(consumer, 50)) == numbered(50)
+                await consumer.commit()
+                for kill in (broker.kill, broker.stop):
+                    kill()
+                    broker.start()
+                    first = 50 if kill == broker.kill else 100
+                    await write(cluster, numbered(50, first))
+                    assert sorted(await read(consumer, 50)) == numbered(50, first)
+    finally:
+        broker.kill()
+
+
+@protocols
+async def test_a_coordinator_that_dies_is_replaced_and_members_stay(tmp_path: Path, protocol: str) -> None:
+    """Three brokers; the coordinator of the group, which also leads partitions, is killed under load."""
+    settings = {
+        **QUICK_SETTINGS,
+        "offsets.topic.replication.factor": 3,
+        "default.replication.factor": 3,
+        "min.insync.replicas": 1,
+    }
+    with any_cluster("barnabas", tmp_path, settings) as brokers:
+        async with client_of(brokers.bootstrap) as cluster:
+            brokers.create_topic("topic", partitions=4, replication_factor=3)
+            await write(cluster, numbered(40))
+            one = consumer_of(brokers.bootstrap, protocol)
+            two = consumer_of(brokers.bootstrap, protocol)
+            async with one, two:
+                found: defaultdict[bytes, int] = defaultdict(int)
+
+                async def until(count: int) -> None:
+                    async with asyncio.timeout(PATIENCE_S):
+                        while len(found) < count or not (one.assignment and two.assignment):
+                            for each in (one, two):
+                                for record in await each.poll(timeout_ms=50):
+                                    found[record.value] += 1
+
+                await until(40)
+                coordinator = (await Groups(cluster).describe("group")).coordinator_id
+                brokers.broker(coordinator).kill()
+                writing = asyncio.create_task(write(cluster, numbered(200, 40)))
+                await until(240)
+                await writing
+                assert set(found) == set(numbered(240))
+                async with asyncio.timeout(PATIENCE_S):
+                    while sum(map(len, (one.assignment, two.assignment))) < 4:
+                        for each in (one, two):
+                            await each.poll(timeout_ms=50)
+                assert not one.assignment & two.assignment
