@@ -1,4 +1,4 @@
-"""docs/METRICS.md: every metric of a broker and of the pipeline service, read from the source.
+"""docs/METRICS.md: every metric of a broker, the pipeline service and the client, read from the source.
 
 python tools/render_metrics.py          # writes the page
 python tools/render_metrics.py --check  # fails if the page differs
@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src"
 PAGE = REPOSITORY / "docs" / "METRICS.md"
 KINDS = ("counter", "gauge", "histogram", "samples")
-NAME = re.compile(r"(kafka|barnabas|process|python)(_[a-z0-9]+)+")
+NAME = re.compile(r"(kafka|barnabas|process|python|producer|consumer)(_[a-z0-9]+)+")
 
 SECTIONS = (
     ("Requests", ("requests", "quota", "purgatory")),
@@ -35,6 +35,7 @@ SECTIONS = (
     ("Network and security", ("network", "security")),
     ("Broker and process", ("node", "core")),
     ("Pipeline service", ("pipelines",)),
+    ("Client library", ("client",)),
 )
 """Title, and the packages whose metrics stand under it."""
 
