@@ -1,4 +1,4 @@
-"""docs/METRICS.md: every metric of a broker, the pipeline service and the client, read from the source.
+"""docs/METRICS.md: every metric of a broker and of the pipeline service, read from the source.
 
 python tools/render_metrics.py          # writes the page
 python tools/render_metrics.py --check  # fails if the page differs
@@ -22,8 +22,10 @@ from barnabas.core.reporting.metrics import DROPPED, SERIES_MAX
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src"
 PAGE = REPOSITORY / "docs" / "METRICS.md"
+CLIENT = "client"
+"""A package whose metrics no page serves: an application reads them from its own client."""
 KINDS = ("counter", "gauge", "histogram", "samples")
-NAME = re.compile(r"(kafka|barnabas|process|python|producer|consumer)(_[a-z0-9]+)+")
+NAME = re.compile(r"(kafka|barnabas|process|python)(_[a-z0-9]+)+")
 
 SECTIONS = (
     ("Requests", ("requests", "quota", "purgatory")),
@@ -35,7 +37,6 @@ SECTIONS = (
     ("Network and security", ("network", "security")),
     ("Broker and process", ("node", "core")),
     ("Pipeline service", ("pipelines",)),
-    ("Client library", ("client",)),
 )
 """Title, and the packages whose metrics stand under it."""
 
@@ -166,6 +167,8 @@ def rows() -> list[Row]:
     found: dict[str, Row] = {}
     for path in sorted((SOURCE / "barnabas").rglob("*.py")):
         package = path.relative_to(SOURCE / "barnabas").parts[0]
+        if package == CLIENT:
+            continue
         for name, kind, labels, doc in registered(ast.parse(path.read_text(encoding="utf-8"))):
             row = Row(name, kind, labels, doc, section_of(name, package))
             assert found.setdefault(name, row)[:4] == row[:4], f"{name} is registered in two ways"
