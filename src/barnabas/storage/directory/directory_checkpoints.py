@@ -133,7 +133,7 @@ class DirectoryCheckpoints:
         its high watermark again yet."""
         with self._failing(directory, name):
             listed = read_offsets(self._environment.files, f"{directory.path}/{name}")
-            logs = (*self._logs.values(), *self._damaged.values())
+            logs: list[Log | DamagedLog] = [*self._logs.values(), *self._damaged.values()]
             present = {each.topic_partition for each in logs if each.log_directory is directory}
             kept = {each: offset for each, offset in listed.items() if each in present}
             if len(kept) < len(listed):
