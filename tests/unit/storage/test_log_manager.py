@@ -704,6 +704,31 @@ def test_a_namesake_is_not_as_clean_as_the_deleted_log(tmp_path: Path) -> None:
     again.abandon()
 
 
+def test_records_after_a_truncation_are_not_clean_after_a_crash(tmp_path: Path) -> None:
+    """An unclean election may truncate below the cleaned offset."""
+    broker = Broker(str(tmp_path), cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    for number in range(5):
+        log.append_as_leader(batch(key=b"k%d" % number), leader_epoch=0)
+    log.roll()
+    log.advance_high_watermark(5)
+    manager.cleaner.clean_what_is_due()
+    assert manager.cleaner.clean_to(partition(0)) == 5
+    manager.cleaner._environment.background = ManualBackground()  # the disk is slow
+    manager.truncate_to({partition(0): 2})
+    for _ in range(4):
+        log.append_as_leader(batch(key=b"k"), leader_epoch=1)
+    log.flush()
+    manager.abandon()
+    again = broker.start()
+    found = again.get(partition(0))
+    assert found is not None
+    assert found.log_end_offset == 6
+    assert again.cleaner.clean_to(partition(0)) == 2
+    again.abandon()
+
+
 @pytest.mark.parametrize("name", [CLEANED_OFFSETS, HIGH_WATERMARKS])
 def test_a_namesake_takes_over_nothing_of_a_log_deleted_before_a_crash(tmp_path: Path, name: str) -> None:
     broker = Broker(str(tmp_path))

@@ -96,6 +96,11 @@ class DirectoryCheckpoints:
         write = CheckpointWrite(self._environment.files, directory, CLEANED_OFFSETS, render_offsets(offsets))
         self._submit(directory, write)
 
+    def write_cleaned_now(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
+        """The same before returning. Raises KafkaStorageError if the write fails."""
+        with self._failing(directory, CLEANED_OFFSETS):
+            CheckpointWrite(self._environment.files, directory, CLEANED_OFFSETS, render_offsets(offsets))()
+
     def write_last(self, directory: LogDirectory) -> None:
         """Write all checkpoints at a clean shutdown, with the start offset of every log."""
         self._plan(directory, RECOVERY_POINTS)()
