@@ -371,17 +371,29 @@ class LogManager:
 
         A log that the caller does not sync syncs before its next append."""
         self.lower_recovery_points(offsets)
+        self._lower_cleaned_offsets(offsets)
         for topic_partition, offset in offsets.items():
             log = self._logs.get(topic_partition)
-            if log is not None and truncate_to(log, offset, is_sync_deferred=True):
-                self.cleaner.truncated(log)
+            if log is not None:
+                truncate_to(log, offset, is_sync_deferred=True)
 
     def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
         self.lower_recovery_points({topic_partition: offset})
+        self._lower_cleaned_offsets({topic_partition: offset})
         log = self._logs.get(topic_partition)
         if log is not None:
             truncate_fully_and_start_at(log, offset)
-            self.cleaner.truncated(log)
+
+    def _lower_cleaned_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Lower cleaned offsets on disk, before the logs are truncated.
+
+        After a crash, records that were written after the truncation would otherwise count as compacted:
+        their tombstones would go before their values. Only an unclean election truncates so far."""
+        found = [(log, offset) for each, offset in offsets.items() if (log := self._logs.get(each))]
+        lowered = {log.log_directory.path for log, offset in found if self.cleaner.lower(log, offset)}
+        for directory in self.live_directories:
+            if directory.path in lowered:
+                self._checkpoints.write_cleaned_now(directory, self.cleaner.cleaned_offsets(directory))
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the log for deletion; its files are removed after `file.delete.delay.ms`."""

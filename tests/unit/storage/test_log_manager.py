@@ -16,7 +16,12 @@ from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground
 from barnabas.storage import log_maintenance
-from barnabas.storage.files.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.storage.files.checkpoints import (
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 from barnabas.storage.files.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.parts.append import Outcome
@@ -673,6 +678,69 @@ def test_a_namesake_does_not_start_where_a_log_deleted_before_a_crash_did(tmp_pa
     found = broker.start().get(partition(1))
     assert found is not None
     assert offsets(read_batches(found)) == [(0, 0)]
+
+
+def test_a_namesake_is_not_as_clean_as_the_deleted_log(tmp_path: Path) -> None:
+    """Its tombstones would go before its values, and a hole in it would pass for compaction."""
+    broker = Broker(str(tmp_path), cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    for _ in range(5):
+        log.append_as_leader(batch(key=b"k"), leader_epoch=0)
+    log.roll()
+    log.advance_high_watermark(5)
+    manager.cleaner.clean_what_is_due()
+    assert (tmp_path / CLEANED_OFFSETS).read_text() == "0\n1\ntopic 0 5\n"
+    manager.maintenance.checkpoint_high_watermarks()
+    environment = manager.cleaner._environment
+    environment.background = ManualBackground()  # the disk is slow: nothing is written in the background
+    manager.delete(partition(0))
+    namesake = manager.get_or_create(partition(0))
+    namesake.append_as_leader(batch(key=b"k"), leader_epoch=0)
+    manager.abandon()
+    again = broker.start()
+    assert again.cleaner.clean_to(partition(0)) is None
+    assert again.high_watermarks() == {}
+    again.abandon()
+
+
+def test_records_after_a_truncation_are_not_clean_after_a_crash(tmp_path: Path) -> None:
+    """An unclean election may truncate below the cleaned offset."""
+    broker = Broker(str(tmp_path), cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    manager = broker.start()
+    log = manager.get_or_create(partition(0))
+    for number in range(5):
+        log.append_as_leader(batch(key=b"k%d" % number), leader_epoch=0)
+    log.roll()
+    log.advance_high_watermark(5)
+    manager.cleaner.clean_what_is_due()
+    assert manager.cleaner.clean_to(partition(0)) == 5
+    manager.cleaner._environment.background = ManualBackground()  # the disk is slow
+    manager.truncate_to({partition(0): 2})
+    for _ in range(4):
+        log.append_as_leader(batch(key=b"k"), leader_epoch=1)
+    log.flush()
+    manager.abandon()
+    again = broker.start()
+    found = again.get(partition(0))
+    assert found is not None
+    assert found.log_end_offset == 6
+    assert again.cleaner.clean_to(partition(0)) == 2
+    again.abandon()
+
+
+@pytest.mark.parametrize("name", [CLEANED_OFFSETS, HIGH_WATERMARKS])
+def test_a_namesake_takes_over_nothing_of_a_log_deleted_before_a_crash(tmp_path: Path, name: str) -> None:
+    broker = Broker(str(tmp_path))
+    first = broker.start()
+    produce(first.get_or_create(partition(0)), 5)
+    first.abandon()
+    (tmp_path / name).write_text("0\n2\ntopic 0 3\ntopic 1 5\n")
+    second = broker.start()
+    second.cleaner._environment.background = ManualBackground()
+    produce(second.get_or_create(partition(1)))
+    second.abandon()
+    assert (tmp_path / name).read_text() == "0\n1\ntopic 0 3\n", "the log that is there keeps its offset"
 
 
 @pytest.mark.parametrize("end", [LogManager.close, LogManager.abandon])

@@ -115,12 +115,14 @@ class LogCleaner:
             self._timer.cancel()
             self.start()
 
-    def truncated(self, log: Log) -> None:
-        """Lower the clean end after a truncation: later appends are dirty."""
+    def lower(self, log: Log, offset: int) -> bool:
+        """Lower the clean end before a truncation to `offset`: later appends are dirty. True if it was above;
+        the caller writes the checkpoint."""
         clean_to = self._clean_to.get(log.topic_partition)
-        if clean_to is not None and clean_to > log.log_end_offset:
-            self._clean_to[log.topic_partition] = log.log_end_offset
-            self._checkpoint(log.log_directory)
+        if clean_to is None or clean_to <= offset:
+            return False
+        self._clean_to[log.topic_partition] = offset
+        return True
 
     def forget(self, log: Log) -> None:
         """Drop the state of a log that was deleted or has just been created."""
@@ -255,12 +257,13 @@ class LogCleaner:
                 exc_info=error,
             )
 
+    def cleaned_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        """Ends of the last runs over the logs of this directory, for its checkpoint."""
+        return {
+            log.topic_partition: self._clean_to[log.topic_partition]
+            for log in self._logs()
+            if log.log_directory is directory and log.topic_partition in self._clean_to
+        }
+
     def _checkpoint(self, directory: LogDirectory) -> None:
-        self._save(
-            directory,
-            {
-                log.topic_partition: self._clean_to[log.topic_partition]
-                for log in self._logs()
-                if log.log_directory is directory and log.topic_partition in self._clean_to
-            },
-        )
+        self._save(directory, self.cleaned_offsets(directory))

@@ -14,7 +14,8 @@ A damaged log is not open, so its last known offsets are written each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from barnabas.core.errors import KafkaStorageError
 from barnabas.core.files import Files
@@ -26,6 +27,7 @@ from barnabas.storage.files.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
+    read_offsets,
     render_offsets,
 )
 from barnabas.storage.files.environment import Environment, LogDirectory
@@ -94,6 +96,11 @@ class DirectoryCheckpoints:
         write = CheckpointWrite(self._environment.files, directory, CLEANED_OFFSETS, render_offsets(offsets))
         self._submit(directory, write)
 
+    def write_cleaned_now(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
+        """The same before returning. Raises KafkaStorageError if the write fails."""
+        with self._failing(directory, CLEANED_OFFSETS):
+            CheckpointWrite(self._environment.files, directory, CLEANED_OFFSETS, render_offsets(offsets))()
+
     def write_last(self, directory: LogDirectory) -> None:
         """Write all checkpoints at a clean shutdown, with the start offset of every log."""
         self._plan(directory, RECOVERY_POINTS)()
@@ -112,13 +119,30 @@ class DirectoryCheckpoints:
     def forget_deleted_logs(self, directory: LogDirectory) -> None:
         """Remove deleted logs from the checkpoints, before a log is created.
 
-        After a crash, a new log would otherwise take over the offsets of a deleted log of the same name. A
-        log that ends before its start offset loses everything."""
+        After a crash, a new log would otherwise take over the offsets of a deleted log of the same name:
+
+        - A log that ends before its start offset loses everything.
+        - Below a high watermark of another log, readers get records that are not committed.
+        - Below a cleaned offset of another log, tombstones go although their keys have values, and recovery
+          takes lost records for compaction."""
         if directory.path not in self._with_deleted_logs:
             return
         self.write_now(directory, RECOVERY_POINTS)
         self.write_now(directory, LOG_START_OFFSETS)
+        self._remove_absent(directory, HIGH_WATERMARKS)
+        self._remove_absent(directory, CLEANED_OFFSETS)
         self._with_deleted_logs.discard(directory.path)
+
+    def _remove_absent(self, directory: LogDirectory, name: str) -> None:
+        """Drop the lines of absent logs. The others stay as written: soon after a start, a log does not have
+        its high watermark again yet."""
+        with self._failing(directory, name):
+            listed = read_offsets(self._environment.files, f"{directory.path}/{name}")
+            logs: list[Log | DamagedLog] = [*self._logs.values(), *self._damaged.values()]
+            present = {each.topic_partition for each in logs if each.log_directory is directory}
+            kept = {each: offset for each, offset in listed.items() if each in present}
+            if len(kept) < len(listed):
+                CheckpointWrite(self._environment.files, directory, name, render_offsets(kept))()
 
     def write_start_offset_of_copy(self, future: Log) -> None:
         """Write the start offset of a copy that is about to replace its log, if no segment starts there.
@@ -131,8 +155,15 @@ class DirectoryCheckpoints:
 
     def write_now(self, directory: LogDirectory, name: str, *more: Log) -> None:
         """Write one checkpoint before returning. Raises KafkaStorageError if the write fails."""
-        try:
+        with self._failing(directory, name):
             self._plan(directory, name, more=more)()
+
+    @staticmethod
+    @contextmanager
+    def _failing(directory: LogDirectory, name: str) -> Iterator[None]:
+        """Report a failed write, and raise KafkaStorageError."""
+        try:
+            yield
         except OSError as error:
             directory.fail(error)
             raise KafkaStorageError(f"writing {name} of {directory.path}: {error}") from error

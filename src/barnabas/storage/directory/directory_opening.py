@@ -55,11 +55,7 @@ class DirectoryContents(NamedTuple):
     @property
     def has_deleted_logs(self) -> bool:
         """Whether the checkpoints list logs that are not in the directory."""
-        listed = {
-            partition
-            for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS)
-            for partition in self.checkpointed[name]
-        }
+        listed = {partition for offsets in self.checkpointed.values() for partition in offsets}
         return not listed <= {partition for partition, _ in self.logs}
 
 
