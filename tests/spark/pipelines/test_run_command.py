@@ -18,6 +18,7 @@ from tests.support.spark import REPOSITORY, require_spark
 from tests.support.topics import consume, produce
 
 PATIENCE_S = 900.0
+JVM_ENDED = "Spark's JVM has ended: out of memory, or killed"
 
 
 PRINTING = """
@@ -127,6 +128,41 @@ def test_after_a_signal_the_jvm_and_its_workers_print_nothing(
     assert_ended_in_order(running, 0)
     assert "early words" in running.output_text()
     assert "late words" not in running.output_text()
+
+
+def test_a_service_manager_may_signal_all_processes(
+    command: Command, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    """As systemd does: the JVM and the workers get the signal too, and end before they are stopped."""
+    source, out = new_topic(), new_topic()
+    command.write(source, out)
+    for first in (0, 10):
+        produce(bootstrap, source, [{"id": at} for at in range(first, first + 10)])
+        running = command.start(10)
+        running.wait_ready(PATIENCE_S)
+        os.killpg(running.pid, signal.SIGTERM)
+        assert_ended_in_order(running, 0)
+    assert ids(bootstrap, out) == list(range(20))
+
+
+def test_the_end_of_the_jvm_is_reported_in_one_line(
+    command: Command, bootstrap: str, new_topic: TopicFactory
+) -> None:
+    source = new_topic()
+    command.write(source, new_topic())
+    produce(bootstrap, source, [{"id": 1}])
+    running = command.start(1)
+    running.wait_ready(PATIENCE_S)
+    (jvm,) = children(running.pid)
+    os.kill(jvm, signal.SIGKILL)
+    assert running.wait(PATIENCE_S) == 1, running.output_text()
+    assert running.output_text().splitlines()[-1] == f"barnabas: {JVM_ENDED}"
+    assert "Traceback" not in running.output_text()
+
+
+def children(process_id: int) -> list[int]:
+    listed = Path("/proc").glob(f"{process_id}/task/*/children")
+    return [int(child) for each in listed for child in each.read_text().split()]
 
 
 def assert_ended_in_order(running: ServerProcess, code: int) -> None:

@@ -30,6 +30,8 @@ OPEN_WINDOWS = (
     "windows that were still open are not written: the checkpoint keeps them, and a later run writes them"
     " once newer rows close them (emit: updates writes every window at once)"
 )
+SIGNAL_GRACE_S = 0.5
+"""Time after the end of Spark's JVM in which a signal to this process explains it."""
 
 
 @click.command()
@@ -99,16 +101,17 @@ def run(
         ending.is_starting = False
         beginning = Beginning.FROM_GROUP if from_group else Beginning.ONCE
         beginning = Beginning.AGAIN if from_scratch else beginning
-        run_pipeline(
-            Run(session, spec, addresses, state, generation, beginning=beginning),
-            show,
-            stopped=ending.stopped,
-            on_running=lambda: stages.enter("waiting for the first micro-batch"),
-            on_stopping=lambda: discard_stderr(session),
-        )
-        stages.leave()
-        discard_stderr(session)
-        session.stop()
+        with ending.batch_may_fail():
+            run_pipeline(
+                Run(session, spec, addresses, state, generation, beginning=beginning),
+                show,
+                stopped=ending.stopped,
+                on_running=lambda: stages.enter("waiting for the first micro-batch"),
+                on_stopping=lambda: discard_stderr(session),
+            )
+            stages.leave()
+            discard_stderr(session)
+            session.stop()
     if not ending.stopped.is_set():
         if spec.keeps_open_windows:
             click.echo(f"{spec.name}: {OPEN_WINDOWS}", err=True)
@@ -160,6 +163,23 @@ class _Ending:
         self.is_interrupted = number == signal.SIGINT
         self.stopped.set()
         self._stages.enter("stopping after the current micro-batch; a second signal stops at once")
+
+    @contextmanager
+    def batch_may_fail(self) -> Iterator[None]:
+        """Ignore the failure of a micro-batch after a signal: the next run repeats the batch.
+
+        A service manager signals every process of a service, Spark's JVM and workers too, one after the
+        other. A failure that the next run would meet before any record is reported.
+        """
+        from barnabas.pipelines.spark.context.run_context import PipelineInvalid, TooManyErrors  # noqa: PLC0415
+
+        try:
+            yield
+        except (PipelineInvalid, TooManyErrors):
+            raise
+        except Exception:
+            if not self.stopped.wait(SIGNAL_GRACE_S):
+                raise
 
     def _leave(self, number: int) -> None:
         self._stages.leave()

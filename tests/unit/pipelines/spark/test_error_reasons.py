@@ -4,9 +4,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
 from barnabas.core.errors import KafkaError
 from barnabas.pipelines.spark.context.run_context import Away
-from barnabas.pipelines.spark.recovery.error_reasons import failure_of, reason_of
+from barnabas.pipelines.spark.recovery.error_reasons import JVM_ENDED, failure_of, reason_of
 from barnabas.pipelines.spec.validation import load_document
 
 SPEC = load_document(
@@ -23,6 +25,19 @@ LOST = (
 def test_a_stuck_worker_is_reported_in_one_sentence() -> None:
     told = "a Python worker made no progress for 1000 s and was killed: is a function stuck?"
     assert reason_of(RuntimeError(LOST), SPEC) == told
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST"),
+        RuntimeError("An error occurred while calling o55.awaitTermination"),
+        Py4JNetworkError("Answer from Java side is empty"),
+        ConnectionRefusedError(111, "Connection refused"),
+    ],
+)
+def test_the_end_of_the_jvm_is_reported_as_that(error: Exception) -> None:
+    assert reason_of(error, SPEC) == JVM_ENDED
 
 
 def test_the_error_of_a_function_is_reported() -> None:

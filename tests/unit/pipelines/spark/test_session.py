@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -28,6 +29,39 @@ def test_a_python_that_a_spec_names_is_the_workers() -> None:
     session._prepare_environment(conf)
     assert os.environ["PYSPARK_PYTHON"] == "./pack/bin/python"
     assert "SPARK_LOCAL_IP" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("error", "is_printed"), [(EOFError(), False), (ConnectionResetError(), False), (ValueError("x"), True)]
+)
+def test_a_connection_that_the_jvm_closes_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, is_printed: bool
+) -> None:
+    accumulators = pytest.importorskip("pyspark.accumulators")
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        monkeypatch.setattr(server, "handle_error", server.handle_error)  # restored after the test
+    session.quiet_accumulators()
+    made = accumulators.AccumulatorTCPServer(("127.0.0.1", 0), accumulators.UpdateRequestHandler, "token")
+    made.server_close()
+    try:
+        raise error
+    except (EOFError, ConnectionError, ValueError):
+        made.handle_error(None, ("127.0.0.1", 1))
+    assert ("Traceback" in capsys.readouterr().err) is is_printed
+
+
+def test_py4j_logs_nothing_as_the_root() -> None:
+    pytest.importorskip("pyspark")
+    session.quiet_loggers()
+    root = logging.getLogger()
+    records = [
+        logging.LogRecord("root", logging.ERROR, path, 1, "text", (), None)
+        for path in ("/lib/py4j/java_gateway.py", "/home/py4jobs/job.py")
+    ]
+    try:
+        assert [bool(root.filter(each)) for each in records] == [False, True]
+    finally:
+        root.removeFilter(session._is_not_of_py4j)
 
 
 def test_without_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.optional_dependencies import install_command
@@ -60,6 +61,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise SparkMissing("Spark needs Java 17: there is no java on the PATH, and JAVA_HOME is not set")
     quiet_loggers()
+    quiet_accumulators()
     settings = {**session_defaults(master), **conf}
     _prepare_environment(settings)
     settings.setdefault("spark.driver.extraJavaOptions", java_options(settings))
@@ -83,6 +85,27 @@ def quiet_loggers() -> None:
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # which logs some errors as the root
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def quiet_accumulators() -> None:
+    """Print no traceback when the JVM ends and closes its connection to the accumulators of this process.
+
+    The caller of the JVM gets an exception, and reports the end.
+    """
+    from pyspark import accumulators  # noqa: PLC0415 - as above
+
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = _handle_error  # type: ignore[method-assign, assignment]
+
+
+def _handle_error(server: BaseServer, request: Any, client_address: Any) -> None:
+    if not isinstance(sys.exception(), (EOFError, ConnectionError)):
+        BaseServer.handle_error(server, request, client_address)
 
 
 def discard_stderr(spark: SparkSession) -> None:

@@ -13,6 +13,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
 from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.security.identity.secret_references import redact
@@ -32,6 +34,12 @@ _SILENT = re.compile(
 )
 _CLASSED = re.compile(rf"(\[[A-Z_.0-9]+\] .+?){_END}", re.DOTALL)
 _STREAM_FAILED = re.compile(r"\[STREAM_FAILED\] Query (?:\[[^\]]*\] )?terminated with exception: ")
+_NO_REASON = re.compile(
+    r"\s*(?:\[STREAM_FAILED\] Query (?:\[[^\]]*\] )?terminated with exception:\s*)?(?:SQLSTATE: \w+)?\s*"
+    r"|An error occurred while calling [\w.]+"
+)
+"""Text of a failure whose cause the JVM could no longer tell."""
+JVM_ENDED = "Spark's JVM has ended: out of memory, or killed"
 LENGTH_MAX = 2_000
 
 _ABSENCES = frozenset(
@@ -55,6 +63,8 @@ _DATABASE_ABSENCES = re.compile(r"DatabaseError: .*'C': '(?:08\w{3}|53\w{3}|57P0
 
 
 def reason_of(error: BaseException, spec: PipelineSpec) -> str:
+    if isinstance(error, (ConnectionError, Py4JNetworkError)) or _NO_REASON.fullmatch(str(error)):
+        return JVM_ENDED
     return scrub(" ".join(_readable(_sentence(str(error))).split()), spec)[:LENGTH_MAX]
 
 
