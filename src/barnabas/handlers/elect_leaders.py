@@ -58,11 +58,13 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
             outcomes.update(await controller.elect_leaders(election, some))
     await _wait_for_leaders(outcomes, context, deadline)
     return ElectLeadersResponse(
-        replica_election_results=await context.spread(_results(_by_topic(request, context, outcomes)))
+        replica_election_results=await context.spread(
+            _results(await context.spread(_by_topic(request, context, outcomes)))
+        )
     )
 
 
-def _by_topic(request: ElectLeadersRequest, context: RequestContext, outcomes: Outcomes) -> Errors:
+def _by_topic(request: ElectLeadersRequest, context: RequestContext, outcomes: Outcomes) -> Sliced[Errors]:
     """Results by topic. A request for all partitions names only those whose election was needed."""
     by_topic: Errors = {}
     if request.topic_partitions is None:
@@ -70,12 +72,13 @@ def _by_topic(request: ElectLeadersRequest, context: RequestContext, outcomes: O
         for (topic, partition), outcome in outcomes.items():
             if not isinstance(outcome, ElectionNotNeeded):
                 by_topic.setdefault(topic, []).append((partition, _failure(outcome)))
+            yield
         return by_topic
     for asked in request.topic_partitions:
         errors = by_topic.setdefault(asked.topic, [])
         for partition in asked.partitions:
-            outcome = outcomes[TopicPartition(asked.topic, partition)]
-            errors.append((partition, outcome if isinstance(outcome, KafkaError) else None))
+            errors.append((partition, _failure(outcomes[TopicPartition(asked.topic, partition)])))
+            yield
     return by_topic
 
 

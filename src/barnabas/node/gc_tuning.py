@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gc
 
-GC_THRESHOLDS = (20_000, 5, 500)
-"""A gen-0 collection stops the loop while it scans at most 100,000 objects: a large request makes as many and
-keeps them. A full collection runs once per 500 of those collections."""
+GC_THRESHOLDS = (10_000, 2, 2_500)
+"""A collection of the young generations stops the loop while it scans at most 30,000 objects: a large request
+makes more and keeps them. A full collection runs once per 50 million new objects."""
 
 
 def collect_seldom() -> None:

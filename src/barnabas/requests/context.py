@@ -186,7 +186,9 @@ class RequestContext:
         self._finisher.finish_in_slices(self, work, waits)
 
     async def spread(self, work: Sliced[T]) -> T:
-        """Result of `work`, for a handler that is a coroutine."""
+        """Result of `work`, for a handler that is a coroutine. Many short pieces of work are as long as one
+        long piece, so others may have their turn before each."""
+        await self.breathe()
         while (ended := advance(work)) is None:
             await self.breathe()
         return ended.result

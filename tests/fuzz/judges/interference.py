@@ -24,7 +24,8 @@ from tests.fuzz.values import Values
 from tests.fuzz.world import World
 from tests.support import hostile
 
-HIDDEN = {b"hidden-t": b"absent-t", b"hidden-g": b"absent-g", b"hidden-x": b"absent-x"}
+HIDDEN = {b"hidden-t": b"hiddeo-t", b"hidden-g": b"hiddeo-g", b"hidden-x": b"hiddeo-x"}
+"""Hidden names, and missing ones of the same length and order: responses are sorted by name."""
 MAY_WAIT = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FETCH, ApiKey.PRODUCE})
 KEYS = tuple(sorted({key for key, _ in CASES} - {ApiKey.API_VERSIONS, *MAY_WAIT}))
 DRAWS_MAX = 20
