@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from barnabas.cluster.coordination.contract import StoreDamaged
+from barnabas.cluster.coordination.contract import Create, Delete, SetData, StoreDamaged
 from barnabas.cluster.embedded import journal
 from barnabas.cluster.embedded.tree import Tree
+from barnabas.cluster.shared import messages as shared_messages
+from barnabas.cluster.shared.fields import MalformedMessage as MalformedSharedMessage
+from barnabas.cluster.shared.frames import FrameBuffer
 from barnabas.cluster.znodes import acls as acl_znodes
 from barnabas.cluster.znodes import brokers as broker_znodes
 from barnabas.cluster.znodes import delegation_tokens as delegation_token_znodes
@@ -231,6 +234,14 @@ def group_record_seeds(random: Random) -> Iterator[bytes]:
             yield joined(encoded)
 
 
+SHARED_REQUESTS: tuple[shared_messages.Request, ...] = (
+    shared_messages.Hello(1, 0, 18_000, "p"),
+    shared_messages.Write([Create("/a", b"b", True, True), SetData("/a", b"c", 1), Delete("/a")], False),
+    shared_messages.SetWatches(7, ["/a"], ["/b"], ["/c"]),
+    shared_messages.GetMany(["/a", "/b"]),
+)
+
+
 def replay_journal(data: bytes) -> None:
     journal.recover_log(data, None, Tree(), "d")
 
@@ -421,6 +432,19 @@ def all_targets(random: Random) -> list[Target]:
         ),
         of("assignment", decode_assignment, b"\0\1\0\0\0\0\xff\xff\xff\xff", refusals=(MalformedMessage,)),
         of("journal", replay_journal, refusals=(StoreDamaged,)),
+        of(
+            "shared store: request",
+            shared_messages.decode_request,
+            *(shared_messages.encode_request(1, each) for each in SHARED_REQUESTS),
+            refusals=(MalformedSharedMessage,),
+            write=lambda found: shared_messages.encode_request(*found),
+        ),
+        of(
+            "shared store: frames",
+            lambda data: FrameBuffer(1_000).feed(data),
+            b"\0\0\0\1a\0\0\0\2bc",
+            refusals=(MalformedSharedMessage,),
+        ),
         of(
             "offset checkpoint",
             checkpoints.parse_offsets,

@@ -118,6 +118,7 @@ def three(tmp_path: Path) -> Iterator[ThreeBrokers]:
     three.process.kill()
 
 
+@pytest.mark.slow
 def test_three_brokers_need_no_java_and_survive_a_killed_broker(three: ThreeBrokers) -> None:
     line = three.start()
     assert line.endswith(f"coordination store in {three.directory / 'coordination'}")

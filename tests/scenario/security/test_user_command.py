@@ -62,6 +62,14 @@ def test_users_before_the_first_start_and_while_a_broker_runs(tmp_path: Path) ->
     assert invoke("user", "delete", "root", "--data-dir", str(data)).exit_code == 4
 
 
+def test_users_in_a_zookeeper_are_not_written_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "zookeeper" / "version-2").mkdir(parents=True)
+    added = invoke("user", "add", "root", "--data-dir", str(tmp_path), stdin="first\n")
+    assert added.exit_code == 2
+    assert "are in its ZooKeeper: leave --data-dir out" in added.output
+    assert not (tmp_path / "coordination").exists()
+
+
 def test_no_password_no_user(tmp_path: Path) -> None:
     assert invoke("user", "add", "root", "--data-dir", str(tmp_path / "data")).exit_code == 2
     assert invoke("user", "add", "root", "--iterations", "10").exit_code == 2

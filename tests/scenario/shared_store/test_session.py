@@ -30,9 +30,11 @@ from barnabas.cluster.shared.messages import (
     Children,
     Event,
     Exists,
+    Expired,
     Get,
     Hello,
     Ping,
+    ProcessEnded,
     SetWatches,
     Welcome,
     Write,
@@ -127,13 +129,27 @@ async def test_a_session_continues_with_a_store_that_was_started_again(store: Sh
 
 
 async def connected(session: SharedSession) -> None:
-    seen = states_of(session)
-    if session.state is not SessionState.CONNECTED:
-        await seen.until(SessionState.CONNECTED)
+    """Wait until the session has an answer. It may not have noticed yet that its connection is gone."""
+    while True:
+        try:
+            await session.exists("/")
+        except ConnectionLoss:
+            seen = states_of(session)
+            if session.state is not SessionState.CONNECTED:
+                await seen.until(SessionState.CONNECTED)
+        else:
+            return
 
 
 async def test_events_that_were_missed_fire_when_the_session_is_back(store: SharedStore) -> None:
-    async with store.session() as znodes:
+    is_open = True
+
+    async def connect(link: Link) -> None:
+        if not is_open:
+            raise ConnectionRefusedError
+        await store.connect(link)
+
+    async with store.session(connect=connect) as znodes, store.session() as other:
         for path in ("/changed", "/deleted", "/parent", "/same"):
             await znodes.create(path)
         events = Seen()
@@ -141,9 +157,15 @@ async def test_events_that_were_missed_fire_when_the_session_is_back(store: Shar
             await znodes.get(path, events)
         await znodes.exists("/created", events)
         await znodes.children("/parent", events)
-        await store.crash()
-        await offline_changes(store)
-        await store.start()
+        is_open = False
+        await store.restart()
+        await connected(other)
+        await other.set("/changed", b"new")
+        await other.delete("/deleted")
+        await other.create("/created")
+        await other.create("/parent/child")
+        assert events.all == []
+        is_open = True
         await events.until(
             WatchEvent(EventType.CHANGED, "/changed"),
             WatchEvent(EventType.DELETED, "/deleted"),
@@ -153,17 +175,6 @@ async def test_events_that_were_missed_fire_when_the_session_is_back(store: Shar
         assert len(events.all) == 4
         await znodes.set("/same", b"later")  # this watch is still there
         await events.until(WatchEvent(EventType.CHANGED, "/same"))
-
-
-async def offline_changes(store: SharedStore) -> None:
-    """Writes of another session, between two runs of the server."""
-    await store.start()
-    async with store.session() as other:
-        await other.set("/changed", b"new")
-        await other.delete("/deleted")
-        await other.create("/created")
-        await other.create("/parent/child")
-    await store.crash()
 
 
 async def test_an_event_does_not_hide_another_of_its_transaction(store: SharedStore) -> None:
@@ -385,6 +396,43 @@ async def test_a_store_that_cannot_write_reports_it_and_answers_nothing(
         await seen.until(SessionState.CONNECTED)
         await znodes.create("/a")
         assert SessionState.LOST not in seen.all
+
+
+async def test_a_store_that_fails_takes_no_session_for_ended(store: SharedStore) -> None:
+    """The sessions inside the store's process are lost with it; those of brokers are not."""
+    peer = await RawPeer(store).connect()
+    await peer.greet()
+    asked = peer.link.ask(Write([Create("/a")], make_parents=False))
+    store.store._fail(OSError(errno.ENOSPC, "no room"), [])
+    with pytest.raises(ConnectionLoss):
+        await asked
+    assert store.server.failure.done()
+
+
+async def test_the_end_of_a_session_is_told_when_it_is_on_disk(
+    store: SharedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = await RawPeer(store).connect()
+    welcome = await peer.greet()
+    loop, begun, may_end = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    append = store.store._journal.append
+
+    def slowly(frames: bytes) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait(PATIENCE_S)
+        append(frames)
+
+    monkeypatch.setattr(store.store._journal, "append", slowly)
+    ending = asyncio.create_task(store.server.end_session(welcome.session_id))
+    await begun.wait()
+    await peer.until_lost()
+    again = await RawPeer(store).connect()
+    greeting = again.link.ask(Hello(VERSION, welcome.session_id, 60_000, ""))
+    await again.link.ask(ProcessEnded("nobody"))  # the store has read the greeting before
+    assert not greeting.done()
+    may_end.set()
+    assert isinstance(await greeting, Expired)
+    await ending
 
 
 async def test_a_path_of_any_length_is_reached(tmp_path: Path) -> None:

@@ -275,6 +275,13 @@ def test_settings_that_disagree_are_refused(properties: dict[str, str], hint: st
     assert hint in caught.value.message
 
 
+def test_a_broker_has_one_coordination_store() -> None:
+    assert load({}).owns_store
+    assert not load({"coordination.socket": "/s"}).owns_store
+    said = complaint(zookeeper_connect="zk:2181", coordination_socket="/s")
+    assert "zookeeper.connect and coordination.socket name two coordination stores" in said
+
+
 @pytest.mark.parametrize(
     ("properties", "hint"),
     [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.errors import InvalidConfig
+from barnabas.localcluster import shared_store
 from barnabas.localcluster.local_cluster import ClusterFailed, LocalCluster, internal_topics
+from barnabas.localcluster.shared_store import HomeInUse, SharedStore
 
 
 def cluster(properties: dict[str, str], brokers: int = 3) -> LocalCluster:
@@ -84,6 +87,25 @@ def test_without_a_zookeeper_the_brokers_share_a_store(tmp_path: Path) -> None:
     assert {each["coordination.socket"] for each in made.properties.values()} == {str(made.store.socket)}
     assert not any("zookeeper.connect" in each for each in made.properties.values())
     assert not any(BrokerConfig.load(each).owns_store for each in made.properties.values())
+
+
+def test_a_home_is_free_when_the_last_broker_of_a_cluster_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a supervisor that was killed: its brokers hold the lock that they inherited."""
+    monkeypatch.setattr(shared_store, "LOCK_WAIT_S", 0.1)
+    first, second = SharedStore(tmp_path), SharedStore(tmp_path)
+    with first.locked():
+        assert first.lock is not None
+        broker = subprocess.Popen(["sleep", "60"], pass_fds=(first.lock,))
+        with pytest.raises(HomeInUse, match="another cluster is running"), second.locked():
+            pass
+    with pytest.raises(HomeInUse), second.locked():
+        pass
+    broker.kill()
+    broker.wait()
+    with second.locked():
+        pass
 
 
 def test_a_cluster_has_a_store_of_its_own() -> None:

@@ -300,9 +300,7 @@ class EmbeddedStore:
         self._idle.set()
 
     def _fail(self, error: BaseException, batch: list[_Entry]) -> None:
-        logger.error(
-            "coordination store cannot write and stops; check the disk and restart the broker: %s", error
-        )
+        logger.error("coordination store cannot write and stops; check the disk: %s", error)
         self._failure = error
         self._end_writing()
         waiting, self._queue = [*batch, *self._queue], []

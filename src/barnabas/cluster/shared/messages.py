@@ -27,7 +27,6 @@ from barnabas.cluster.coordination.contract import (
     NotEmpty,
     Operation,
     Result,
-    SessionExpired,
     Stat,
     WatchEvent,
 )
@@ -231,9 +230,9 @@ ERRORS: Final[dict[int, type[CoordinationError]]] = {
     5: NoChildrenForEphemerals,
     6: BadArguments,
     7: DataTooLarge,
-    8: SessionExpired,
 }
-"""Refusals that the store sends. It sends no other: a store that fails ends, and its connections break."""
+"""Refusals that the store sends. It sends no other: a store that fails ends, and its connections break. So do
+the connections of a session that ends, and `Hello` is then answered by `Expired`."""
 _ERROR_CODES = {kind: code for code, kind in ERRORS.items()}
 _EVENT_TYPES = dict(enumerate(EventType, 1))
 _EVENT_CODES = {kind: code for code, kind in _EVENT_TYPES.items()}

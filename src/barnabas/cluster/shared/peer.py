@@ -10,6 +10,7 @@ from typing import Final, Protocol, cast
 from barnabas.cluster.coordination.contract import (
     CoordinationError,
     DataTooLarge,
+    SessionExpired,
     StoreFailed,
     WatchEvent,
 )
@@ -142,7 +143,8 @@ class Peer(asyncio.Protocol):
     async def _answer(self, number: int, work: Callable[[], Awaitable[Answer]]) -> None:
         try:
             self.answer(number, await work())
-        except StoreFailed:
+        except (StoreFailed, SessionExpired):
+            # An embedded session is lost only with its store. The broker's session lives.
             self._owner.failed()
         except CoordinationError as error:
             self.answer(number, failed(error))

@@ -62,6 +62,8 @@ class StoreServer:
         self._table = SessionTable(self._now_ms())
         self._sessions: dict[int, EmbeddedSession] = {}
         self._attached: dict[int, Peer] = {}
+        self._ending: dict[int, asyncio.Future[list[Result]]] = {}
+        """Sessions whose end is not on disk yet."""
         self._peers: dict[Peer, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -91,7 +93,7 @@ class StoreServer:
 
     async def end_session(self, session_id: int) -> None:
         """End a session and delete its ephemeral nodes."""
-        await self._end(session_id)
+        await asyncio.shield(self._throw_out(session_id))
 
     # --- events of a connection ---
 
@@ -146,7 +148,14 @@ class StoreServer:
         elif hello.session_id in self._table:
             peer.answer(number, self._attach(peer, hello.session_id))
         else:
-            peer.answer(number, Expired())
+            peer.answer_when(number, partial(self._expired, hello.session_id))
+
+    async def _expired(self, session_id: int) -> Answer:
+        """A broker learns of the end of its session when no crash of the store can undo it."""
+        ending = self._ending.get(session_id)
+        if ending is not None:
+            await asyncio.shield(ending)
+        return Expired()
 
     async def _make_session(self, peer: Peer, hello: Hello) -> Answer:
         session = DurableSession(granted_timeout_ms(hello.timeout_ms), hello.process)
@@ -188,25 +197,35 @@ class StoreServer:
 
     def _end(self, session_id: int) -> asyncio.Future[list[Result]]:
         """From now on no request of the session takes effect."""
-        self._table.remove(session_id)
-        session = self._sessions.pop(session_id)
-        self._store.forget(session)
-        peer = self._attached.get(session_id)
         ended = self._store.end_session(session_id)
+        self._table.remove(session_id)
+        self._store.forget(self._sessions.pop(session_id))
+        self._ending[session_id] = ended
+        ended.add_done_callback(partial(self._ended, session_id))
+        return ended
+
+    def _ended(self, session_id: int, ended: asyncio.Future[list[Result]]) -> None:
+        del self._ending[session_id]
+        if not ended.cancelled() and ended.exception() is not None:
+            self.failed()
+
+    def _throw_out(self, session_id: int) -> asyncio.Future[list[Result]]:
+        """End a session whose owner did not close it, and its connection."""
+        ended = self._end(session_id)
+        peer = self._attached.get(session_id)
         if peer is not None:
             peer.drop()
         return ended
 
     async def _end_all(self, session_ids: Iterable[int]) -> Answer:
-        ending = [self._end(each) for each in session_ids if each in self._table]
-        await asyncio.gather(*ending)
+        ending = [self._throw_out(each) for each in session_ids if each in self._table]
+        await asyncio.gather(*map(asyncio.shield, ending))
         return Done()
 
     async def _close(self, peer: Peer, session_id: int) -> Answer:
-        self._table.remove(session_id)
+        ended = self._end(session_id)
         self._detach(peer, session_id)
-        self._store.forget(self._sessions.pop(session_id))
-        await self._store.end_session(session_id)
+        await asyncio.shield(ended)
         return Done()
 
     def _tick(self) -> None:
@@ -214,14 +233,8 @@ class StoreServer:
         try:
             for session_id in self._table.tick(self._now_ms()):
                 logger.info("coordination store: session 0x%x was silent and has expired", session_id)
-                self._end(session_id).add_done_callback(_retrieve)
+                self._throw_out(session_id)
         except StoreFailed:
             self.failed()
         if self._store.failure is not None:
             self.failed()
-
-
-def _retrieve(ended: asyncio.Future[list[Result]]) -> None:
-    """Retrieve the error of a store that fails, which `failure` reports."""
-    if not ended.cancelled():
-        ended.exception()

@@ -118,6 +118,8 @@ class SharedSession(Coordination):
         self._process = process
         self._status = SessionStatus(SessionState.SUSPENDED)
         self._session_id = 0
+        self._resumed_id = 0
+        """Session that the next connection asks for; 0 for a new one."""
         self._session_timeout_ms = session_timeout_ms
         self._lease = SessionLease(self._loop, clock, self._ask_for_life, self._drop)
         self._watches = Watches()
@@ -315,7 +317,7 @@ class SharedSession(Coordination):
 
     def _greet(self, link: Link) -> None:
         sent_ms = self._now_ms()
-        hello = Hello(VERSION, self._session_id, self._session_timeout_ms, self._process)
+        hello = Hello(VERSION, self._resumed_id, self._session_timeout_ms, self._process)
         link.ask(hello, effect=lambda answer: self._greeted(link, answer, sent_ms))
 
     def _greeted(self, link: Link, answer: Any, sent_ms: float) -> None:
@@ -328,6 +330,7 @@ class SharedSession(Coordination):
         assert isinstance(answer, Welcome)
         is_new = answer.session_id != self._session_id
         self._session_id, self._session_timeout_ms = answer
+        self._resumed_id = self._session_id
         logger.info(
             "coordination store at %s: %s session 0x%x, timeout %d ms",
             self._where, "new" if is_new else "resumed", answer.session_id, answer.timeout_ms,
@@ -355,7 +358,7 @@ class SharedSession(Coordination):
             "coordination store at %s: session 0x%x has ended; a new session follows",
             self._where, self._session_id,
         )  # fmt: skip
-        self._session_id = 0
+        self._resumed_id = 0
         self._lease.end()
         self._watches.clear()
         self._awaited.clear()
