@@ -23,6 +23,7 @@ from pyspark_barnabas.worker.python_executable import use_this_python
 
 if TYPE_CHECKING:
     from pyspark_barnabas.engines import read, read_segments, read_stream
+    from pyspark_barnabas.progress import offsets_behind_latest
     from pyspark_barnabas.source import BarnabasDataSource as DefaultSource
     from pyspark_barnabas.writers.repartition import exactly_once, exactly_once_batch_writer
 
@@ -30,6 +31,7 @@ _MODULES: Final = {
     "DefaultSource": ("source", "BarnabasDataSource"),
     "exactly_once": ("writers.repartition", "exactly_once"),
     "exactly_once_batch_writer": ("writers.repartition", "exactly_once_batch_writer"),
+    "offsets_behind_latest": ("progress", "offsets_behind_latest"),
     "read": ("engines", "read"),
     "read_segments": ("engines", "read_segments"),
     "read_stream": ("engines", "read_stream"),
@@ -50,6 +52,7 @@ __all__ = [
     "DefaultSource",
     "exactly_once",
     "exactly_once_batch_writer",
+    "offsets_behind_latest",
     "read",
     "read_segments",
     "read_stream",

@@ -25,3 +25,4 @@ def test_rows_that_are_not_shown_are_counted(
     shown = capsys.readouterr().out
     assert "-- look, batch 0" in shown
     assert "95 more rows are not shown" in shown
+    assert max(map(len, shown.splitlines())) < 80, "only the columns of the value are shown"

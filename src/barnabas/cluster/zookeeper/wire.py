@@ -81,9 +81,10 @@ _ROLLED_BACK = exceptions.RolledBackError
 _RECONNECT_DELAY_S_MAX = 1.0
 _READ_BYTES = 1 << 18
 
-# The session logs what matters. At DEBUG kazoo prints requests, including credentials.
+# The session logs what matters: kazoo warns of every lost connection and attempt. At DEBUG it prints
+# requests, including credentials.
 _logger = logging.getLogger(f"{__name__}.kazoo")
-_logger.setLevel(logging.WARNING)
+_logger.setLevel(logging.ERROR)
 
 
 class Handshake(NamedTuple):

@@ -17,6 +17,7 @@ from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.optional_dependencies import install_command
+from barnabas.pipelines.spark.jvm.banners import without_banners
 from barnabas.pipelines.spark.jvm.class_sharing import sharing_options
 from barnabas.pipelines.spark.jvm.spark_home import unzipped_home
 from barnabas.pipelines.spark.jvm.stall_watchdog import WORKER_SILENCE_S_MAX
@@ -68,7 +69,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, name: str) -> S
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), without_banners():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel(conf.get("spark.log.level", "FATAL"))

@@ -64,6 +64,8 @@ JDBC = Plugin(
 CONSOLE = Plugin(
     "sink", "console", "Rows on the driver's terminal, for tests.", (
         Option("rows", Kind.INTEGER, 20, "Maximum number of rows shown per micro-batch.", at_least=1),
+        Option("record_columns", Kind.BOOLEAN, False,
+               "Whether to show `_key`, `_topic`, `_partition`, `_offset`, `_timestamp` and `_tombstone` too."),
     ),
     primary="rows", connect_class="ConsoleSink",
 )  # fmt: skip
