@@ -126,6 +126,7 @@ class Sender:
         now_ms = self._clock.monotonic_ms()
         self._state.settle()
         self._expire(now_ms)
+        self._fail_with_transaction()
         ready = self._ready(now_ms)
         made: list[Outgoing] = []
         for broker_id, queues in ready.items():
@@ -193,7 +194,11 @@ class Sender:
     def _take(self, request: Outgoing, queue: Queue, leader_epoch: int, now_ms: float) -> None:
         batch = self._accumulator.drain(queue)
         self._state.number(batch)
-        self._accumulator.seal(batch)
+        try:
+            self._accumulator.seal(batch)
+        except Exception as error:  # noqa: BLE001 - a fault of a codec or of memory concerns this batch alone
+            self.fail(batch, error, was_refused=True)
+            return
         batch.is_in_flight = True
         batch.sequence_was_reset = False
         batch.leader_epoch = leader_epoch
@@ -335,6 +340,16 @@ class Sender:
         batch.fail(error, record_errors)
         if not batch.is_in_flight:
             self._accumulator.finished(batch)
+
+    def _fail_with_transaction(self) -> None:
+        """Fail the batches that a failed transaction, or an unusable producer, cannot commit any more."""
+        transaction = self._state.transaction
+        if transaction is None or transaction.error is None:
+            return
+        if transaction.is_fatal:
+            self.abort_all(transaction.error)
+        else:
+            self.abort_unsent(transaction.error)
 
     def _expire(self, now_ms: float) -> None:
         for batch in self._accumulator.expired(now_ms):
