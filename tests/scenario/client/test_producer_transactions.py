@@ -66,12 +66,12 @@ async def test_offsets_are_part_of_the_transaction(address: str, new_name: NewNa
         async with producer.transaction():
             await producer.send(topic, b"a")
             await producer.send_offsets_to_transaction({at: 5}, group)
-        assert await admin.list_group_offsets(group) == {at: 5}
+        assert await admin.list_group_offsets(group, require_stable=True) == {at: 5}
         await fail_after(producer, producer.send_offsets_to_transaction, {at: (9, "note", 0)}, group)
-        assert await admin.list_group_offsets(group) == {at: 5}
+        assert await admin.list_group_offsets(group, require_stable=True) == {at: 5}
         async with producer.transaction():
             await producer.send_offsets_to_transaction({at: (7, "note", 0)}, group)
-        assert await admin.list_group_offsets(group) == {at: 7}
+        assert await admin.list_group_offsets(group, require_stable=True) == {at: 7}
 
 
 @pytest.mark.usefixtures("protocol")

@@ -69,7 +69,7 @@ def test_a_transaction_commits_or_aborts(address: str, new_name: NewName) -> Non
         producer.commit_transaction()
         producer.begin_transaction()
         producer.abort_transaction()
-        assert admin.list_group_offsets(group) == {TopicPartition(topic, 0): 1}
+        assert admin.list_group_offsets(group, require_stable=True) == {TopicPartition(topic, 0): 1}
     assert asyncio.run(read_values(address, topic, read_committed=True)) == [b"a", b"b"]
 
 

@@ -260,9 +260,11 @@ class Admin:
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, None]:
         return await of_each({name: self._groups.delete(name) for name in group_ids})
 
-    async def list_group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """Committed offsets of a group."""
-        return await self._groups.offsets(group_id)
+    async def list_group_offsets(
+        self, group_id: str, *, require_stable: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Committed offsets of a group. `require_stable` waits for those that a transaction still commits."""
+        return await self._groups.offsets(group_id, require_stable=require_stable)
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a group that has no members."""

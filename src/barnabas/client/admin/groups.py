@@ -97,14 +97,20 @@ class Groups:
 
         return await self._cluster.run_with_retries(attempt)
 
-    async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """Committed offsets of the group."""
+    async def offsets(self, group_id: str, *, require_stable: bool = False) -> dict[TopicPartition, int]:
+        """Committed offsets of the group. With `require_stable`, offsets of open transactions are awaited."""
 
         def attempt() -> Steps[dict[TopicPartition, int]]:
-            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)],
+                require_stable=require_stable,
+            )
             answer = yield from self.ask(group_id, request, OffsetFetchResponse)
             (row,) = answer.groups
             raise_for(row.error_code, None, f"offsets of group {group_id}")
+            for topic in row.topics:
+                for each in topic.partitions:
+                    raise_for(each.error_code, None, f"offset of {topic.name}-{each.partition_index}")
             return {
                 TopicPartition(topic.name, each.partition_index): each.committed_offset
                 for topic in row.topics

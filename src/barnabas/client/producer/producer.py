@@ -133,7 +133,7 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close(timeout_ms=0 if isinstance(error, asyncio.CancelledError) else CLOSE_TIMEOUT_MS)
+        await self.close()
 
     async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Send what is left, abort an open transaction, and close the connections. Records that are not

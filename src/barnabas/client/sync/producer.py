@@ -49,7 +49,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(timeout_ms=0 if isinstance(error, KeyboardInterrupt) else asynchronous.CLOSE_TIMEOUT_MS)
+        self.close()
 
     def close(self, timeout_ms: float = asynchronous.CLOSE_TIMEOUT_MS) -> None:
         """Send what is left within `timeout_ms`, and close the connections."""

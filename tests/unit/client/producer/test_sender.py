@@ -239,6 +239,23 @@ def test_a_gap_closes_by_a_new_epoch() -> None:
     assert [value[:3] for value in world.logs[0].values[1:]] == [b"000", b"001", b"002"]
 
 
+def test_new_batches_wait_for_those_of_the_old_epoch() -> None:
+    world = World(partitions=2)
+    for partition in (0, 1):
+        world.send(b"first", partition)
+    turn(world)
+    fill(world, 1, partition=1)
+    world.run()
+    world.state.request_new_epoch(AT)
+    fill(world, 1, partition=1)
+    assert world.run() == [], "partition 1 has a batch of epoch 0 in flight"
+    turn(world)
+    world.settle()
+    assert [batch[0] for batch in world.logs[1].batches[PRODUCER_ID]] == [0]
+    assert world.logs[1].epochs[PRODUCER_ID] == 1
+    assert len(world.logs[1].values) == 3
+
+
 def test_used_up_epochs_need_another_id() -> None:
     world = acked(World())
     world.state.epoch = world.state.sequences(AT).producer_epoch = EPOCH_MAX

@@ -6,6 +6,7 @@ import pytest
 from tests.support.producer_world import PRODUCER_ID, World
 
 from barnabas.client.core.client_errors import IllegalState
+from barnabas.client.producer.core.sender import SenderOptions
 from barnabas.client.producer.core.transaction_state import TransactionState, TransactionStatus
 from barnabas.core.errors import (
     InvalidProducerEpoch,
@@ -167,3 +168,41 @@ def test_a_new_id_numbers_from_0_again() -> None:
     world.send(b"second")
     world.settle()
     assert world.logs[0].values == [b"first", b"second"]
+
+
+def test_batches_behind_a_refused_one_are_renumbered_and_unsent_ones_fail() -> None:
+    transaction = begun(2)
+    transaction.maybe_add(AT)
+    world = World(transaction=transaction, options=SenderOptions(in_flight_max=3))
+    world.send(b"first")
+    world.settle()
+    left = [InvalidRecord("bad")]
+    world.refuse = lambda _at, _batch: left.pop() if left else None
+    for number in range(4):
+        world.send(b"%d" % number + b"x" * 190)
+    assert len(world.run()) == 3
+    world.settle()
+    assert [value[:1] for value in world.logs[0].values[1:]] == [b"1", b"2"]
+    assert world.state.epoch == 0, "a transactional producer keeps its epoch"
+    assert [type(outcome) for _, _, outcome in world.outcomes()[1:]] == [
+        InvalidRecord,
+        tuple,
+        tuple,
+        InvalidRecord,
+    ]
+    assert transaction.status is S.ABORTABLE_ERROR
+
+
+def test_a_fenced_producer_fails_everything() -> None:
+    transaction = begun(2)
+    transaction.maybe_add(AT)
+    world = World(transaction=transaction)
+    world.send(b"first")
+    world.refuse = lambda _at, _batch: ProducerFenced("newer")
+    world.run()
+    world.send(b"second" + b"x" * 190)
+    world.process()
+    world.respond()
+    world.run()
+    assert all(isinstance(outcome, ProducerFenced) for _, _, outcome in world.outcomes())
+    assert world.memory.available_bytes == world.memory.total_bytes

@@ -126,6 +126,7 @@ class Sender:
         now_ms = self._clock.monotonic_ms()
         self._state.settle()
         self._expire(now_ms)
+        self._fail_with_transaction()
         ready = self._ready(now_ms)
         made: list[Outgoing] = []
         for broker_id, queues in ready.items():
@@ -335,6 +336,16 @@ class Sender:
         batch.fail(error, record_errors)
         if not batch.is_in_flight:
             self._accumulator.finished(batch)
+
+    def _fail_with_transaction(self) -> None:
+        """Fail the batches that a failed transaction, or an unusable producer, cannot commit any more."""
+        transaction = self._state.transaction
+        if transaction is None or transaction.error is None:
+            return
+        if transaction.is_fatal:
+            self.abort_all(transaction.error)
+        else:
+            self.abort_unsent(transaction.error)
 
     def _expire(self, now_ms: float) -> None:
         for batch in self._accumulator.expired(now_ms):

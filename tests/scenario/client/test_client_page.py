@@ -1,0 +1,41 @@
+"""Examples of docs/CLIENT.md run as they are shown, and its tables are those of the rows."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.client.admin.admin import Admin
+from barnabas.client.config.render_docs import rendered
+from barnabas.client.sync.loop_thread import SHARED
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "CLIENT.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+async def test_an_example_runs_as_it_is_shown(address: str, number: int) -> None:
+    """An example is a program with `await` at its top level."""
+    code = compile(EXAMPLES[number], f"example {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names: dict[str, Any] = {"address": address}
+    awaited = eval(code, names)
+    if inspect.isawaitable(awaited):
+        await awaited
+    SHARED.stop()
+
+
+def test_the_tables_of_settings_are_those_of_the_rows() -> None:
+    """After a change: python -m barnabas.client.config.render_docs docs/CLIENT.md"""
+    assert rendered(TEXT) == TEXT
+
+
+def test_every_method_of_the_admin_client_is_listed() -> None:
+    methods = {name for name, _ in inspect.getmembers(Admin, inspect.iscoroutinefunction)}
+    listed = set(re.findall(r"`(\w+)`", TEXT.split("## Administration")[1].split("## Errors")[0]))
+    assert {name for name in methods if not name.startswith("_")} - {"close"} <= listed
