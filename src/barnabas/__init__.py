@@ -7,9 +7,10 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`barnabas.read_segments`, without making a broker import Spark."""
-    if name == "read_segments":
+    """`barnabas.read_segments` and `barnabas.read`, without making a broker import Spark or the client."""
+    if name in ("read", "read_segments"):
         from importlib import import_module  # noqa: PLC0415
 
-        return import_module("pyspark_barnabas").read_segments
+        place = "barnabas.client.tables.read" if name == "read" else "pyspark_barnabas"
+        return getattr(import_module(place), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

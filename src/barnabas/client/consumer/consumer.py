@@ -16,14 +16,15 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.client.aio.connections import Connect, connect_by_socket
 from barnabas.client.config.settings import ConsumerSettings
-from barnabas.client.consumer.core.handing_out import AnyRecord
+from barnabas.client.consumer.arrow_decoding import ARROW_BYTES, arrow_decoder
+from barnabas.client.consumer.core.handing_out import AnyRecord, BatchesOfPartition
 from barnabas.client.consumer.core.positions import Need
 from barnabas.client.consumer.core.reset_strategy import TO_EARLIEST, TO_LATEST
 from barnabas.client.consumer.engine import CLOSE_TIMEOUT_MS, ConsumerEngine
@@ -38,6 +39,9 @@ from barnabas.client.processing.processing import DRAIN_MS, Handler, Processing,
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidGroupId
 from barnabas.core.ids import Randomness, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Consumer:
@@ -195,6 +199,46 @@ class Consumer:
         for record in await self.poll(timeout_ms=timeout_ms, max_records=max_records):
             found.setdefault(record.topic_partition, []).append(record)
         return found
+
+    async def arrow(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        max_bytes: int = ARROW_BYTES,
+        timeout_ms: float = math.inf,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Records as Arrow batches, each of one partition, of about `max_bytes`. It ends after `timeout_ms`
+        without records. Needs the extra `tables`.
+        """
+        decode = arrow_decoder(columns)
+        deadline_ms = self._engine.clock.monotonic_ms() + timeout_ms
+        while True:
+            await self._engine.attend()
+            taken = self._hand.take_batches(max_bytes)
+            self._engine.fetching.pump()
+            if taken is not None:
+                for batch in decode(taken):
+                    yield batch
+                deadline_ms = self._engine.clock.monotonic_ms() + timeout_ms
+                continue
+            left_ms = deadline_ms - self._engine.clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            await self._engine.wait(left_ms)
+
+    async def take_batches(self, max_bytes: int) -> BatchesOfPartition:
+        """Undecoded batches of one partition, when there are some."""
+        while True:
+            await self._engine.attend()
+            taken = self._hand.take_batches(max_bytes)
+            self._engine.fetching.pump()
+            if taken is not None:
+                return taken
+            await self._engine.wait(math.inf)
+
+    @property
+    def clock(self) -> Clock:
+        return self._engine.clock
 
     async def process(
         self,

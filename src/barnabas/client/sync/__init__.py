@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.client.sync.admin import Admin
+    from barnabas.client.sync.consumer import Consumer
     from barnabas.client.sync.producer import Producer
 
 _PLACES = {
     "Admin": "barnabas.client.sync.admin",
+    "Consumer": "barnabas.client.sync.consumer",
     "Producer": "barnabas.client.sync.producer",
 }
 
-__all__ = ["Admin", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -79,6 +79,16 @@ class Chunk:
         self._taken += len(found)
         return found
 
+    @property
+    def is_begun(self) -> bool:
+        """True when records of a decoded batch are left."""
+        return self._taken < len(self._decoded)
+
+    @property
+    def legacy_data(self) -> memoryview:
+        """The messages of formats 0 and 1."""
+        return self._data
+
     def give_back(self, count: int) -> None:
         """Take the last `count` records again next time."""
         self._taken -= count

@@ -20,6 +20,7 @@ from barnabas.client.extensions.interceptors import ConsumerInterceptors
 from barnabas.client.extensions.records import Record
 from barnabas.core.errors import CorruptMessage, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.records.batch import RecordBatch
 
 AnyRecord: TypeAlias = Record[Any, Any]
 Deserialize = Callable[[AnyRecord], AnyRecord]
@@ -32,6 +33,24 @@ class _Given(NamedTuple):
     version: int
     position: int
     epoch: int
+
+
+class BatchesOfPartition(NamedTuple):
+    at: TopicPartition
+    start: int
+    """Records below this offset were handed out before."""
+    batches: list[RecordBatch]
+    legacy: memoryview | None
+    """Messages of formats 0 and 1, instead of batches."""
+
+
+def _batches(chunk: Chunk, max_bytes: int) -> list[RecordBatch]:
+    found: list[RecordBatch] = []
+    size_bytes = 0
+    while size_bytes < max_bytes and (batch := chunk.next_batch()) is not None:
+        found.append(batch)
+        size_bytes += batch.size_bytes
+    return found
 
 
 class HandingOut:
@@ -129,6 +148,33 @@ class HandingOut:
             if len(records) > count:
                 self._given.append(before)
         return records if raw else self._intercepted(records)
+
+    def take_batches(self, max_bytes: int) -> BatchesOfPartition | None:
+        """Whole batches of one partition, about `max_bytes` of them, undecoded. They count as handed out."""
+        self.abandon()
+        self._given = []
+        for state in list(self._positions):
+            if not state.is_given or state.need is not Need.NOTHING:
+                continue
+            while state.chunks:
+                chunk = state.chunks[0]
+                if chunk.is_begun:
+                    state.refetch()  # its batch was decoded for another call
+                    break
+                found = _batches(chunk, max_bytes)
+                taken = BatchesOfPartition(
+                    state.at, state.position, found, chunk.legacy_data if chunk.is_legacy else None
+                )
+                before = _Given(state, state.version, state.position, state.epoch)
+                if found:
+                    state.position, state.epoch = found[-1].next_offset, found[-1].leader_epoch
+                if chunk.is_legacy or not found:
+                    state.chunk_done()
+                if found or chunk.is_legacy:
+                    self._given = [before]
+                    self._positions.to_back(state.at)
+                    return taken
+        return None
 
     def _from(self, state: PartitionState, most: int, *, raw: bool = False) -> list[AnyRecord]:
         """Next records of one partition."""

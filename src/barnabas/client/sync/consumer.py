@@ -1,0 +1,254 @@
+"""Synchronous consumer: the asyncio consumer on the clients' loop thread.
+
+    with Consumer("127.0.0.1:9092", group="billing", topics=["orders"]) as consumer:
+        for record in consumer:
+            ...
+
+Iteration crosses to the loop once for a batch of records (`max.poll.records`). Records of the batch that the
+loop body has not received yet are not committed: `commit` and `close` go back to them first. `process` runs
+its handler in threads, `concurrency` of them at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+from barnabas.client.consumer import consumer as asynchronous
+from barnabas.client.consumer.core.handing_out import AnyRecord
+from barnabas.client.consumer.engine import CLOSE_TIMEOUT_MS
+from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
+from barnabas.client.processing.core.lanes import Order
+from barnabas.client.processing.core.retry_policy import NO_RETRY, Retry
+from barnabas.client.sync.loop_thread import SHARED
+from barnabas.core.ids import TopicPartition
+
+WAIT_MS = 1_000
+"""Iteration waits in steps of this length, so that Ctrl-C is noticed between two."""
+
+
+class Consumer:
+    def __init__(
+        self, config: str | Sequence[str] | Mapping[str, Any] | None = None, /, **options: Any
+    ) -> None:
+        """Options are those of the asyncio consumer."""
+
+        async def make() -> asynchronous.Consumer:
+            made = asynchronous.Consumer(config, **options)
+            await made.start()
+            return made
+
+        self._consumer = SHARED.run(make())
+        self._batch: list[AnyRecord] = []
+        self._index = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._index:
+            self._index -= 1  # the record in hand failed
+        self.close()
+
+    def close(self, *, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
+        """Commit what was handed out, leave the group, and close all connections."""
+
+        async def close() -> None:
+            self._give_back()
+            await self._consumer.close(timeout_ms=timeout_ms)
+
+        SHARED.run(close())
+
+    def _give_back(self) -> None:
+        """Go back to the first record of the batch that was not handed out."""
+        firsts: dict[TopicPartition, int] = {}
+        for record in self._batch[self._index :]:
+            firsts.setdefault(record.topic_partition, record.offset)
+        self._batch, self._index = [], 0
+        for at, offset in firsts.items():
+            if at in self._consumer.assignment:
+                self._consumer.seek(at, offset)
+
+    # --- records ---
+
+    def __iter__(self) -> Iterator[AnyRecord]:
+        while True:
+            while self._index < len(self._batch):
+                self._index += 1
+                yield self._batch[self._index - 1]
+            self._batch, self._index = SHARED.run(self._consumer.poll(timeout_ms=WAIT_MS)), 0
+
+    def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[AnyRecord]:
+        async def poll() -> list[AnyRecord]:
+            self._give_back()
+            return await self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
+
+        return SHARED.run(poll())
+
+    def get_many(
+        self, *, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[AnyRecord]]:
+        found: dict[TopicPartition, list[AnyRecord]] = {}
+        for record in self.poll(timeout_ms=timeout_ms, max_records=max_records):
+            found.setdefault(record.topic_partition, []).append(record)
+        return found
+
+    def process(
+        self,
+        handler: Callable[[AnyRecord], object],
+        *,
+        concurrency: int = 16,
+        order: Order = "key",
+        retry: Retry | int = NO_RETRY,
+        dead_letters: str | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Give each record to `handler`, in threads, and acknowledge each by itself, until `stop` is set."""
+
+        async def process(pool: ThreadPoolExecutor) -> None:
+            self._give_back()
+            loop = asyncio.get_running_loop()
+            stopped = asyncio.Event()
+
+            async def handle(record: AnyRecord) -> None:
+                await loop.run_in_executor(pool, handler, record)
+
+            async def watch() -> None:
+                while stop is not None and not stop.is_set():  # noqa: ASYNC110 - an event of threads
+                    await asyncio.sleep(WAIT_MS / 10_000)
+                stopped.set()
+
+            watching = None if stop is None else loop.create_task(watch())
+            try:
+                await self._consumer.process(
+                    handle,
+                    concurrency=concurrency,
+                    order=order,
+                    retry=retry,
+                    dead_letters=dead_letters,
+                    stop=stopped,
+                )
+            finally:
+                if watching is not None:
+                    watching.cancel()
+
+        with ThreadPoolExecutor(concurrency, "barnabas-process") as pool:
+            SHARED.run(process(pool))
+
+    # --- subscription ---
+
+    def subscribe(self, topics: Collection[str] = (), **options: Any) -> None:
+        SHARED.run(self._consumer.subscribe(topics, **options))
+
+    def unsubscribe(self) -> None:
+        async def unsubscribe() -> None:
+            self._give_back()
+            await self._consumer.unsubscribe()
+
+        SHARED.run(unsubscribe())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        SHARED.run(self._consumer.assign(partitions))
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._consumer.assignment
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        return self._consumer.subscription
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._consumer.group_metadata()
+
+    # --- offsets ---
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        async def commit() -> dict[TopicPartition, CommittedOffset]:
+            self._give_back()
+            return await self._consumer.commit(offsets)
+
+        return SHARED.run(commit())
+
+    def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        return SHARED.run(self._consumer.committed(partitions))
+
+    def position(self, at: TopicPartition) -> int:
+        async def position() -> int:
+            self._give_back()
+            return await self._consumer.position(at)
+
+        return SHARED.run(position())
+
+    def positions(self) -> dict[TopicPartition, CommittedOffset]:
+        async def positions() -> dict[TopicPartition, CommittedOffset]:
+            self._give_back()
+            return self._consumer.positions()
+
+        return SHARED.run(positions())
+
+    def seek(self, at: TopicPartition, offset: int) -> None:
+        async def seek() -> None:
+            self._give_back()
+            self._consumer.seek(at, offset)
+
+        SHARED.run(seek())
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        self._after_giving_back(lambda: self._consumer.seek_to_beginning(*partitions))
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        self._after_giving_back(lambda: self._consumer.seek_to_end(*partitions))
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        self._after_giving_back(lambda: self._consumer.seek_to_time(timestamp_ms, *partitions))
+
+    def _after_giving_back(self, call: Callable[[], Any]) -> None:
+        async def run() -> None:
+            self._give_back()
+            await call()
+
+        SHARED.run(run())
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        async def pause() -> None:
+            self._give_back()
+            self._consumer.pause(*partitions)
+
+        SHARED.run(pause())
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        async def resume() -> None:
+            self._consumer.resume(*partitions)
+
+        SHARED.run(resume())
+
+    def lag(self, at: TopicPartition) -> int:
+        return SHARED.run(self._consumer.lag(at))
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return SHARED.run(self._consumer.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return SHARED.run(self._consumer.end_offsets(partitions))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTime | None]:
+        return SHARED.run(self._consumer.offsets_for_times(times))
+
+    def partitions_for(self, topic: str) -> list[TopicPartition]:
+        return SHARED.run(self._consumer.partitions_for(topic))
+
+    def topics(self) -> set[str]:
+        return SHARED.run(self._consumer.topics())
