@@ -250,4 +250,47 @@ SIMULATED = (
 )
 """Caught by requests in sequences in the simulator, where sessions end within a sequence."""
 
-BUGS = (*DECODERS, *BROKERS, *SIMULATED)
+LARGE = (
+    Bug(
+        "names of a request are checked in one turn of the loop",
+        "barnabas.requests.time_slicing",
+        "advance_until(queued.work, now_ms, at_ms + TURN_MS_MAX)",
+        "advance_until(queued.work, now_ms, at_ms + REQUEST_LOOP_MS_MAX)",
+    ),
+    Bug(
+        "a fetch session keeps partitions before rights are checked, and as many as are named",
+        "barnabas.replication.leader.fetch_session_cache",
+        "            if epoch == FINAL_EPOCH or not may_keep:\n",
+        "            if epoch == FINAL_EPOCH:\n",
+        (
+            Edit(
+                "barnabas.replication.leader.fetch_session_cache",
+                "SESSION_LIMITS = MemoryLimits(\n"
+                "    FETCH_SESSION_CONNECTION_BYTES_MAX, FETCH_SESSION_PRINCIPAL_BYTES_MAX,"
+                " FETCH_SESSION_BROKER_BYTES_MAX\n)\n",
+                "SESSION_LIMITS = MemoryLimits(1 << 40, 1 << 40, 1 << 40)\n",
+            ),
+            Edit(
+                "barnabas.replication.leader.fetch_session_cache",
+                "                owner.when_closed(partial(self._close_of, owner))\n",
+                "",
+            ),
+        ),
+    ),
+    Bug(
+        "a planted batch may have any number of records, and is walked in one turn",
+        "barnabas.records.validation",
+        "INSPECTED_RECORDS_MAX: Final = 100_000\n",
+        "INSPECTED_RECORDS_MAX: Final = 1 << 31\n",
+        (
+            Edit(
+                "barnabas.requests.time_slicing",
+                "advance_until(queued.work, now_ms, at_ms + TURN_MS_MAX)",
+                "advance_until(queued.work, now_ms, at_ms + REQUEST_LOOP_MS_MAX)",
+            ),
+        ),
+    ),
+)
+"""Caught by large requests."""
+
+BUGS = (*DECODERS, *BROKERS, *LARGE, *SIMULATED)

@@ -54,6 +54,8 @@ def main() -> int:
         failed += run_guided(options)
     if options.simulated and not (failed and options.until_failure):
         failed += run_simulated(options)
+    if options.large and not (failed and options.until_failure):
+        failed += run_large(options)
     if options.requests and not (failed and options.until_failure):
         failed += run_sequences(options)
     return 1 if failed else 0
@@ -158,6 +160,24 @@ def run_simulated(options: argparse.Namespace) -> int:
     return failed
 
 
+def run_large(options: argparse.Namespace) -> int:
+    from tests.fuzz import large_requests
+    from tests.fuzz import life as lives
+
+    failed = played = 0
+    with lives.life(options.bug) as life:
+        for _, complaints in large_requests.play(life):
+            played += 1
+            for complaint in complaints:
+                failed += 1
+                print(f"large, after {played}: {complaint[:3_000]}", flush=True)
+            if complaints and options.until_failure:
+                print(f"{CAUGHT} {played} large requests")
+                break
+    print(f"{played} large requests, {failed} complaints", flush=True)
+    return failed
+
+
 def run_sequences(options: argparse.Namespace) -> int:
     from tests.fuzz import life as lives
     from tests.fuzz.plan import LONG, SOCKETS
@@ -249,6 +269,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=2_000_000, help="for the decoders")
     parser.add_argument("--guided", type=int, default=0, help="inputs that Atheris chooses by coverage")
     parser.add_argument("--requests", type=int, default=20_000, help="in sequences, to a broker")
+    parser.add_argument("--large", action="store_true", help="the largest request of every API")
     parser.add_argument("--simulated", type=int, default=0, help="requests in sequences in the simulator")
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="for the sequences at the most; 0 is no limit"
