@@ -24,13 +24,14 @@ from tests.unit.storage.test_log_manager import Broker, partition
 import barnabas
 from barnabas.cluster.coordination.contract import Coordination, SessionState
 from barnabas.cluster.embedded.session import open_embedded
-from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
+from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata, TopicMetadata
 from barnabas.cluster.stores.delegation_tokens import DelegationTokens
 from barnabas.cluster.stores.isr_store import CHECK_INTERVAL_MS, ZnodeIsrStore
 from barnabas.config.log_config import LogConfig
 from barnabas.controller.channels.broker_channels import BrokerChannels
 from barnabas.controller.channels.delivery import all_over
 from barnabas.coordinator.group.offsets.expiry import OffsetRemoval
+from barnabas.coordinator.group.offsets.remote_end_offsets import RemoteEndOffsets
 from barnabas.coordinator.runtime.timers import ShardTimers
 from barnabas.coordinator.transaction.shard import TransactionShard
 from barnabas.core.backoff import Backoff
@@ -48,6 +49,11 @@ from barnabas.node.runtime import LoopScheduler, TimerDriver
 from barnabas.node.security import jwks
 from barnabas.node.security.jwks import TokenVerifier
 from barnabas.processes.supervisor import Keeper
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from barnabas.purgatory.timer import Timer
 from barnabas.purgatory.timing_wheel import TimerTask
 from barnabas.replication.leader.isr_changes import IsrKeeper
@@ -67,6 +73,7 @@ PERIODIC = {
     "coordinator/runtime/timers.py",
     "coordinator/transaction/shard.py",
     "network/server.py",
+    "node/coordinators.py",
     "node/process_metrics.py",
     "node/security/tls_listeners.py",
     "node/security/sasl_listeners.py",
@@ -90,6 +97,28 @@ def first_time(act: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
         return act(*arguments, **options)
 
     return acting
+
+
+async def test_a_leader_whose_end_offsets_cannot_be_read_does_not_hide_the_others() -> None:
+    metadata = MetadataCache("cluster")
+    partitions = tuple(PartitionMetadata(number, (number,), leader=number + 1) for number in range(2))
+    metadata._topics["orders"] = TopicMetadata("orders", Uuid(bytes(15) + b"\1"), partitions)
+    asked: list[int] = []
+
+    async def send(broker_id: int, *_: object) -> ListOffsetsResponse:
+        asked.append(broker_id)
+        if broker_id == 1:
+            raise Broken
+        row = ListOffsetsPartitionResponse(partition_index=1, offset=7)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[row])])
+
+    tasks = Tasks()
+    ends = RemoteEndOffsets(metadata, cast("Any", SimpleNamespace(send=send)), ManualClock(), tasks.start)
+    for _ in range(2):
+        ends.refresh([TopicPartition("orders", 0), TopicPartition("orders", 1)])
+        await tasks.finished()
+    assert ends.end_offset(TopicPartition("orders", 1)) == 7
+    assert asked == [1, 2, 1, 2]
 
 
 def test_every_caller_of_a_periodic_task_is_listed_here() -> None:

@@ -77,6 +77,10 @@ class RemoteEndOffsets:
         except (KafkaError, OSError) as error:
             logger.debug("end offsets of broker %d for the lag of groups: %s", leader, error)
             return
+        except Exception:
+            # The next interval asks again; the lag of its partitions stays as it was.
+            logger.exception("end offsets of broker %d for the lag of groups cannot be read", leader)
+            return
         finally:
             self._asked.discard(leader)
         now_ms = self._clock.now_ms()
