@@ -68,6 +68,7 @@ class Bench:
             "auto_offset_reset": "earliest",
             "heartbeat_interval_ms": 50,
             "retry_backoff_ms": 10,
+            "fetch_max_wait_ms": 50,
             **settings,
         }
         return Consumer(self.bootstrap, **options)

@@ -257,3 +257,12 @@ def test_damaged_records_raise_as_the_oracle_does(damage: list[tuple[int, int]])
     except (InvalidRecord, UnicodeDecodeError):
         found = InvalidRecord
     assert found == expected
+
+
+def test_fields_that_do_not_fill_their_record_are_refused() -> None:
+    data = bytearray(batch(0, [bytes(20)]))
+    at = data.index(b"k") + 1
+    assert data[at] == 40, "zigzag of the value's length"
+    data[at] -= 4
+    with pytest.raises(InvalidRecord, match="do not fill"):
+        decode_records(read_batch(data), "t", 0, 0)
