@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.support.waiting import eventually_async
 
 from barnabas.client import Admin, NewPartitions, NewTopic, Producer, SomeFailed, TopicPartition
 from barnabas.core.errors import (
@@ -20,6 +21,15 @@ from barnabas.protocol.config_numbers import ResourceType
 from barnabas.security.credentials.scram_credential import ScramMechanism
 
 NewName = Callable[[str], str]
+
+
+async def visible(admin: Admin, *topics: str) -> None:
+    """Wait until the broker's metadata has the topics: Apache Kafka answers a creation before that."""
+
+    async def look() -> bool:
+        return bool(await admin.describe_topics(topics))
+
+    await eventually_async(look, f"topics {topics}", retried=(UnknownTopicOrPartition, SomeFailed))
 
 
 async def test_topics_are_created_described_and_deleted(address: str, new_name: NewName) -> None:
@@ -39,6 +49,7 @@ async def test_topics_are_created_described_and_deleted(address: str, new_name: 
         assert "2 of 3 failed" in str(raised.value)
         with pytest.raises(TopicAlreadyExists):
             await admin.create_topics([NewTopic(taken)])
+        await visible(admin, one, two, taken)
         assert {one, two, taken} <= {topic.name for topic in await admin.list_topics()}
         described = await admin.describe_topics([one, two])
         assert [len(described[name].partitions) for name in (one, two)] == [2, 1]
@@ -58,17 +69,24 @@ async def test_settings_are_described_and_changed(address: str, new_name: NewNam
     resource = (ResourceType.TOPIC, topic)
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, 1, configs={"retention.ms": "1000000"})])
+        await visible(admin, topic)
 
         async def value(key: str) -> str | None:
             (setting,) = (await admin.describe_configs([resource], [key]))[resource]
             return setting.value
 
-        assert await value("retention.ms") == "1000000"
+        async def becomes(key: str, wanted: str) -> None:
+            async def look() -> bool:
+                return await value(key) == wanted
+
+            await eventually_async(look, f"{key} is {wanted}")
+
+        await becomes("retention.ms", "1000000")
         await admin.alter_configs({resource: {"retention.ms": None, "cleanup.policy": "compact"}})
-        assert await value("cleanup.policy") == "compact"
-        assert await value("retention.ms") == "604800000"
+        await becomes("cleanup.policy", "compact")
+        await becomes("retention.ms", "604800000")
         await admin.replace_configs(resource, {"retention.ms": "5000000"})
-        assert await value("cleanup.policy") == "delete"
+        await becomes("cleanup.policy", "delete")
         assert (ResourceType.TOPIC, topic) in await admin.list_config_resources([ResourceType.TOPIC])
 
 
@@ -105,6 +123,7 @@ async def test_leaders_are_elected(address: str, new_name: NewName) -> None:
     at = TopicPartition(topic, 0)
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, 1)])
+        await visible(admin, topic)
         assert await admin.elect_leaders([at]) == {at: None}
         with pytest.raises(UnknownTopicOrPartition):
             await admin.elect_leaders([TopicPartition("nowhere", 0)])
@@ -115,6 +134,7 @@ async def test_groups_have_offsets(address: str, new_name: NewName) -> None:
     at, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, 2)])
+        await visible(admin, topic)
         await admin.alter_group_offsets(group, {at: 5, other: 7})
         assert await admin.list_group_offsets(group) == {at: 5, other: 7}
         assert group in {each.group_id for each in await admin.list_groups()}

@@ -20,6 +20,7 @@ from barnabas.client import (
 )
 from barnabas.client.core.partitioner import partition_for_key
 from barnabas.core.errors import (
+    InvalidPartitions,
     InvalidTopicException,
     MessageTooLarge,
     RequestTimedOut,
@@ -143,6 +144,8 @@ async def test_faults_of_the_caller_are_named_at_once(address: str, new_name: Ne
         with pytest.raises(MessageTooLarge, match=r"max\.request\.size"):
             await producer.send(topic, b"x" * 2_000_000)
         await producer.publish(topic, b"v")
+        with pytest.raises(InvalidPartitions, match="no partition -1"):
+            await producer.send(topic, b"v", partition=-1)
         with pytest.raises(RequestTimedOut, match=f"partition {topic}-9"):
             await producer.send(topic, b"v", partition=9)
         with pytest.raises(SerializationError, match="key is int"):

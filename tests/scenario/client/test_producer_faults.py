@@ -124,6 +124,7 @@ async def test_an_unreachable_cluster_is_named(caplog: pytest.LogCaptureFixture)
     assert "no broker answers" in caplog.text
 
 
+@pytest.mark.slow
 async def test_records_that_cannot_be_delivered_fail_in_time(tmp_path: Path) -> None:
     with running(BarnabasBroker(tmp_path / "data")) as started:
         timeouts: dict[str, Any] = {"delivery_timeout_ms": 600, "request_timeout_ms": 500, "linger_ms": 0}

@@ -71,11 +71,18 @@ def test_a_forked_child_starts_a_thread_of_its_own() -> None:
         return os.getpid()
 
     assert SHARED.run(pid()) == os.getpid()
+    of_parent = SHARED.runner()
     try:
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             ok = SHARED.run(pid()) == os.getpid()
+            try:
+                of_parent.run(pid())
+            except IllegalState as error:
+                ok = ok and "after a fork" in str(error)
+            else:
+                ok = False
             os.write(write, b"1" if ok else b"0")
             os._exit(0)
         assert os.read(read, 1) == b"1"

@@ -17,12 +17,13 @@ from barnabas.client.extensions.records import Header
 from barnabas.client.extensions.serializers import SerializationError
 from barnabas.client.producer.core.accumulator import Accumulator
 from barnabas.client.producer.core.batch import ProducerBatch
+from barnabas.client.producer.core.buffer_memory import Waiter
 from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.sending import Sending
 from barnabas.client.producer.topics import TargetTopic
 from barnabas.client.producer.transactions import Transactions
 from barnabas.core.clock import Clock
-from barnabas.core.errors import KafkaError, MessageTooLarge, RequestTimedOut
+from barnabas.core.errors import InvalidPartitions, KafkaError, MessageTooLarge, RequestTimedOut
 from barnabas.core.ids import Randomness
 from barnabas.records.appender import RECORD_OVERHEAD_BYTES_MAX, record_bytes_max
 
@@ -169,6 +170,8 @@ class Appending:
             raise _closed()
         if self._transactions is not None:
             self._transactions.state.check_can_send()
+        if partition is not None and partition < 0:
+            raise InvalidPartitions(f"topic {topic} has no partition {partition}: they begin with 0")
         _check_bytes(key, value)
         size_bytes = record_bytes_max(key, value, headers)
         self._check(key, value, size_bytes)
@@ -178,6 +181,20 @@ class Appending:
         if delivery is not None:
             return delivery
         wanted_bytes = self._accumulator.batch_bytes_for(size_bytes)
+        waiter = await self._room(wanted_bytes, deadline_ms)
+        if not target.partition_count or self._is_closed:  # deleted or closed meanwhile
+            self._memory.leave(waiter)
+            return await self.append_later(topic, key, value, partition, headers, timestamp_ms)
+        chosen = target.choose(key) if partition is None else partition
+        batch = self._accumulator.open_batch(target.queues[chosen], size_bytes)
+        if batch is None:
+            batch = self._open(target, chosen, wanted_bytes)
+        else:
+            self._memory.leave(waiter)  # another sender has opened a batch with room meanwhile
+        return self._add(target, batch, key, value, headers, timestamp_ms, size_bytes, partition is None)
+
+    async def _room(self, wanted_bytes: int, deadline_ms: float) -> Waiter:
+        """Wait in line for memory, which is reserved then."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = self._memory.wait(wanted_bytes, partial(_set_done, woken))
         self._blocked.add(woken)
@@ -185,8 +202,6 @@ class Appending:
         try:
             async with asyncio.timeout(max(0.0, deadline_ms - self._clock.monotonic_ms()) / 1_000):
                 await woken
-            if self._is_closed:
-                raise _closed()
             if self._transactions is not None:
                 self._transactions.state.check_can_send()
         except TimeoutError:
@@ -200,13 +215,7 @@ class Appending:
             raise
         finally:
             self._blocked.discard(woken)
-        chosen = target.choose(key) if partition is None else partition
-        batch = self._accumulator.open_batch(target.queues[chosen], size_bytes)
-        if batch is None:
-            batch = self._open(target, chosen, wanted_bytes)
-        else:
-            self._memory.leave(waiter)  # another sender has opened a batch with room meanwhile
-        return self._add(target, batch, key, value, headers, timestamp_ms, size_bytes, partition is None)
+        return waiter
 
     async def known(self, topic: str, partition: int | None) -> TargetTopic:
         """Topic with its partitions, from the cluster if need be."""

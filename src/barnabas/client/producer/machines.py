@@ -14,9 +14,10 @@ from barnabas.client.producer.core.sender_metrics import SenderMetrics
 from barnabas.client.producer.core.transaction_state import TransactionState
 from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock
+from barnabas.core.errors import InvalidConfig
 from barnabas.core.ids import Randomness
 from barnabas.core.reporting.metrics import Metrics
-from barnabas.records.compression import Codec
+from barnabas.records.compression import Codec, compress
 
 
 class Machines(NamedTuple):
@@ -33,12 +34,14 @@ class Machines(NamedTuple):
         randomness: Randomness,
         metrics: Metrics,
     ) -> Machines:
+        codec = Codec[settings.compression_type.upper()]
+        _check_codec(codec, settings.compression_level)
         memory = BufferMemory(settings.buffer_memory)
         accumulator = Accumulator(
             AccumulatorOptions(
                 batch_bytes=min(settings.batch_size, settings.buffer_memory),
                 linger_ms=settings.linger_ms,
-                codec=Codec[settings.compression_type.upper()],
+                codec=codec,
                 compression_level=settings.compression_level,
                 delivery_timeout_ms=settings.delivery_timeout_ms,
             ),
@@ -63,3 +66,17 @@ class Machines(NamedTuple):
             options, accumulator, state, metadata, clock, randomness, SenderMetrics(metrics, memory)
         )
         return cls(accumulator, state, sender)
+
+
+def _check_codec(codec: Codec, level: int | None) -> None:
+    """Find a missing package or a refused level now, and not with the first batch."""
+    name = codec.name.lower()
+    try:
+        compress(codec, b"", level)
+    except ImportError as error:
+        raise InvalidConfig(
+            f"compression.type is {name}, and the package {error.name} is not installed: pip install"
+            f" {error.name}, or choose gzip or none"
+        ) from None
+    except ValueError as error:
+        raise InvalidConfig(f"compression.{name}.level is {level}: {error}") from None

@@ -22,6 +22,7 @@ from barnabas.client.producer.core.sender import Outgoing, Sender
 from barnabas.client.producer.core.transaction_requests import idempotent_id
 from barnabas.core.backoff import Backoff
 from barnabas.core.errors import KafkaError, NetworkException
+from barnabas.core.reporting.error_isolation import sweeping
 from barnabas.core.tasks import Tasks
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -99,8 +100,9 @@ class Sending:
         if self._is_stopped:
             return
         sender = self._sender
-        for request in sender.requests(self._can_send):
-            self._post(request)
+        with sweeping("the producer's sender"):
+            for request in sender.requests(self._can_send):
+                self._post(request)
         if self._state.needs_id and self._state.transaction is None:
             self._identify()
         if sender.wants_metadata:

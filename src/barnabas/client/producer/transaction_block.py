@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from barnabas.client.core.client_errors import IllegalState
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.producer.core.transaction_state import TransactionStatus
 from barnabas.client.producer.transactions import Transactions
 from barnabas.core.errors import KafkaError
@@ -38,5 +39,5 @@ class TransactionBlock:
             return  # fenced, or the commit may still succeed
         try:
             await self._transactions.abort()
-        except KafkaError as failure:
+        except (KafkaError, ClusterUnreachable) as failure:
             reason.add_note(f"the abort of the transaction failed too: {failure}")

@@ -4,8 +4,8 @@
 
 One loop in one background thread serves all clients of a process (`loop_thread`). A call crosses to that
 thread once and waits there, so its cost is per call: `send_many` crosses once for many records. Clients may
-be shared between threads. After a fork the child starts a thread of its own; clients of the parent are closed
-in the child.
+be shared between threads. After a fork the child starts a thread of its own and needs clients of its own:
+those of the parent refuse its calls.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ class Admin:
         async def make() -> asynchronous.Admin:
             return asynchronous.Admin(config, **options)
 
-        self._admin = SHARED.run(make())
+        self._runner = SHARED.runner()
+        self._admin = self._runner.run(make())
 
     def __enter__(self) -> Self:
         return self
@@ -38,7 +39,7 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        SHARED.run(self._admin.close())
+        self._runner.run(self._admin.close())
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = None if name.startswith("_") else getattr(asynchronous.Admin, name, None)
@@ -48,7 +49,7 @@ class Admin:
 
         @wraps(method)
         def call(*arguments: Any, **keywords: Any) -> Any:
-            return SHARED.run(bound(*arguments, **keywords))
+            return self._runner.run(bound(*arguments, **keywords))
 
         return call
 

@@ -4,7 +4,8 @@
 cancels its coroutine, so that nothing goes on without a caller.
 
 The thread starts with the first call, and is a daemon: a program that forgets to close a client still ends.
-A forked child has no copy of the thread, so it starts another.
+A forked child has no copy of the thread, so it starts another. Clients of the parent have their connections
+and timers on the parent's loop: their `Runner` refuses calls in the child.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self.generation = 0
+        """Grows with each fork and stop: clients of an earlier loop are of no use."""
+
+    def runner(self) -> Runner:
+        """Runner for one client."""
+        return Runner(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop; returns its result or raises its error."""
@@ -61,6 +68,7 @@ class LoopThread:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            self.generation += 1
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
@@ -69,6 +77,7 @@ class LoopThread:
         """Forget the thread in a forked child, which has no copy of it."""
         self._lock = threading.Lock()
         self._loop = self._thread = None
+        self.generation += 1
 
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
@@ -84,6 +93,20 @@ class LoopThread:
         self._thread.start()
         self._loop = loop
         return loop
+
+
+class Runner:
+    """Runs the coroutines of one client, on the loop on which it was made."""
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+        self._generation = thread.generation
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._thread.generation != self._generation:
+            coroutine.close()
+            raise IllegalState("this client belongs to the parent process: make another one after a fork")
+        return self._thread.run(coroutine)
 
 
 SHARED = LoopThread()

@@ -37,7 +37,8 @@ class Producer:
             await made.start()
             return made
 
-        self._producer = SHARED.run(make())
+        self._runner = SHARED.runner()
+        self._producer = self._runner.run(make())
 
     @property
     def metrics(self) -> ClientMetrics:
@@ -53,7 +54,7 @@ class Producer:
 
     def close(self, timeout_ms: float = asynchronous.CLOSE_TIMEOUT_MS) -> None:
         """Send what is left within `timeout_ms`, and close the connections."""
-        SHARED.run(self._producer.close(timeout_ms))
+        self._runner.run(self._producer.close(timeout_ms))
 
     def send(
         self,
@@ -75,7 +76,7 @@ class Producer:
             )
             delivery.add_done_callback(lambda done: _hand_over(done, acknowledged))
 
-        SHARED.run(take())
+        self._runner.run(take())
         return acknowledged
 
     def publish(
@@ -89,7 +90,7 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
         """Send a record, and wait for its acknowledgement."""
-        return SHARED.run(
+        return self._runner.run(
             self._producer.publish(
                 topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
             )
@@ -108,46 +109,46 @@ class Producer:
         async def send() -> list[RecordMetadata]:
             return await (await self._producer.send_many(topic, values, keys=keys, partition=partition))
 
-        return SHARED.run(send())
+        return self._runner.run(send())
 
     def flush(self) -> None:
         """Send everything now, and wait until each record is acknowledged or has failed."""
-        SHARED.run(self._producer.flush())
+        self._runner.run(self._producer.flush())
 
     def partitions_for(self, topic: str) -> Sequence[Partition]:
-        return SHARED.run(self._producer.partitions_for(topic))
+        return self._runner.run(self._producer.partitions_for(topic))
 
     # --- transactions ---
 
     def init_transactions(self) -> None:
-        SHARED.run(self._producer.init_transactions())
+        self._runner.run(self._producer.init_transactions())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """`with producer.transaction()`: commits at the end, and aborts on an exception."""
         block = self._producer.transaction()
-        SHARED.run(block.__aenter__())
+        self._runner.run(block.__aenter__())
         try:
             yield
         except BaseException as error:
-            SHARED.run(block.__aexit__(type(error), error, error.__traceback__))
+            self._runner.run(block.__aexit__(type(error), error, error.__traceback__))
             raise
         else:
-            SHARED.run(block.__aexit__(None, None, None))
+            self._runner.run(block.__aexit__(None, None, None))
 
     def begin_transaction(self) -> None:
-        SHARED.run(self._producer.begin_transaction())
+        self._runner.run(self._producer.begin_transaction())
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, CommittedOffset], group: str | GroupMember
     ) -> None:
-        SHARED.run(self._producer.send_offsets_to_transaction(offsets, group))
+        self._runner.run(self._producer.send_offsets_to_transaction(offsets, group))
 
     def commit_transaction(self) -> None:
-        SHARED.run(self._producer.commit_transaction())
+        self._runner.run(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:
-        SHARED.run(self._producer.abort_transaction())
+        self._runner.run(self._producer.abort_transaction())
 
 
 def _hand_over(delivery: Delivery, acknowledged: Future[RecordMetadata]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.producer_world import PRODUCER_ID, TOPIC, TOPIC_ID, World
 
 from barnabas.client.core.metadata import Leader
+from barnabas.client.producer.core.batch import ProducerBatch
 from barnabas.client.producer.core.producer_state import EPOCH_MAX
 from barnabas.client.producer.core.sender import SenderOptions
 from barnabas.core.backoff import Backoff
@@ -254,6 +255,24 @@ def test_new_batches_wait_for_those_of_the_old_epoch() -> None:
     assert [batch[0] for batch in world.logs[1].batches[PRODUCER_ID]] == [0]
     assert world.logs[1].epochs[PRODUCER_ID] == 1
     assert len(world.logs[1].values) == 3
+
+
+def test_a_batch_that_cannot_be_compressed_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = acked(World())
+    seal, left = world.accumulator.seal, [MemoryError("no room")]
+
+    def fail_once(batch: ProducerBatch) -> None:
+        if left:
+            raise left.pop()
+        seal(batch)
+
+    monkeypatch.setattr(world.accumulator, "seal", fail_once)
+    fill(world, 2)
+    world.settle()
+    first, second = (outcome for _, _, outcome in world.outcomes()[1:])
+    assert isinstance(first, MemoryError)
+    assert second == (1, -1)
+    assert world.memory.available_bytes == world.memory.total_bytes
 
 
 def test_used_up_epochs_need_another_id() -> None:

@@ -194,7 +194,11 @@ class Sender:
     def _take(self, request: Outgoing, queue: Queue, leader_epoch: int, now_ms: float) -> None:
         batch = self._accumulator.drain(queue)
         self._state.number(batch)
-        self._accumulator.seal(batch)
+        try:
+            self._accumulator.seal(batch)
+        except Exception as error:  # noqa: BLE001 - a fault of a codec or of memory concerns this batch alone
+            self.fail(batch, error, was_refused=True)
+            return
         batch.is_in_flight = True
         batch.sequence_was_reset = False
         batch.leader_epoch = leader_epoch
