@@ -529,3 +529,14 @@ async def test_no_broker_and_a_wrong_setting(bench: Bench) -> None:
             pass
     with pytest.raises(KafkaError, match="fetch"):
         Consumer("127.0.0.1:1", fetch_min_byte=1)
+
+
+async def test_async_iteration_goes_on_when_a_full_buffer_was_drained(bench: Bench) -> None:
+    await bench.create(1)
+    await bench.write([b"x" * 1_000] * 1_000)
+    count = 0
+    async with bench.consumer(max_partition_fetch_bytes=50_000) as consumer, asyncio.timeout(PATIENCE_S):
+        async for _ in consumer:
+            count += 1
+            if count == 1_000:
+                break

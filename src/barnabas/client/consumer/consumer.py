@@ -173,6 +173,7 @@ class Consumer:
                     hand.index = 1
                     return hand.slice[0]
                 hand.index = 0  # interceptors left nothing of it
+            self._engine.fetching.pump()  # the last chunk is done: its broker may be asked again
             await self._engine.wait(math.inf)
 
     async def get_one(self) -> AnyRecord:
