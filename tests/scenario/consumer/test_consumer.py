@@ -46,13 +46,7 @@ GROUPS: Mapping[str, Mapping[str, Any]] = {
     "sticky": {"group_protocol": "classic", "partition_assignment_strategy": ["sticky"]},
     "cooperative": {"group_protocol": "classic", "partition_assignment_strategy": ["cooperative-sticky"]},
 }
-by_group = pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param(how, id=name, marks=[pytest.mark.slow] if name in ("roundrobin", "sticky") else [])
-        for name, how in GROUPS.items()
-    ],
-)
+by_group = pytest.mark.parametrize("how", GROUPS.values(), ids=GROUPS.keys())
 both = pytest.mark.parametrize("how", [GROUPS["consumer"], GROUPS["range"]], ids=["consumer", "classic"])
 
 
