@@ -80,8 +80,8 @@ BUGS = (
     Bug(
         "a marker that could not be sent counts as written",
         "barnabas.coordinator.transaction.markers.cluster",
-        "finish(dict.fromkeys(partitions, error))",
-        "finish({})",
+        "return dict.fromkeys(partitions, error)",
+        "return {}",
     ),
     Bug(
         "a broker with a new session does not register again",

@@ -22,7 +22,7 @@ COMMANDS = {
     "topic": ("barnabas.cli.commands.topic:topic", "Create, list, describe, alter and delete topics."),
     "produce": ("barnabas.cli.commands.produce:produce", "Write lines of standard input to a topic."),
     "consume": ("barnabas.cli.commands.consume:consume", "Print the records of a topic, and follow it."),
-    "sql": ("barnabas.cli.commands.sql:sql", "Run a query over topics, by DuckDB."),
+    "sql": ("barnabas.cli.commands.sql:sql", "Run a query over topics."),
     "records": ("barnabas.cli.commands.records:records", "Delete the oldest records of a topic."),
     "group": (
         "barnabas.cli.commands.group:group",

@@ -40,6 +40,7 @@ from barnabas.core.ids import BrokerId, TopicPartition, Uuid
 from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import InlineBackground
 from barnabas.core.tasks import Tasks
+from barnabas.network.connection_limits import ConnectionLimits
 from barnabas.network.handshakes import Handshakes
 from barnabas.network.server import Server
 from barnabas.node.membership import store_watcher
@@ -306,6 +307,8 @@ def test_a_connection_that_fails_keeps_no_other_from_its_deadline() -> None:
         def __init__(self) -> None:
             self.clock = ManualClock()
             self._handshakes = Handshakes(self)
+            self._connections = {}
+            self.limits = ConnectionLimits()
 
         def __iter__(self) -> Any:
             return (
