@@ -34,6 +34,7 @@ def test_open_windows_are_mentioned_where_they_stay(
     from barnabas.pipelines.spark.jvm import session
 
     monkeypatch.setattr(session, "open_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(session, "discard_stderr", lambda _: None)
     monkeypatch.setattr(runner, "run_pipeline", lambda *_, **__: None)
     file = tmp_path / "counts.yaml"
     file.write_text(SPEC.replace("EMIT", emit).replace("TRIGGER", trigger))
