@@ -7,6 +7,7 @@ changes to one user succeed or none. Any broker takes them: each write is condit
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 from barnabas.config.dynamic.client_entities import ClientEntities, Values, user
 from barnabas.core.errors import (
@@ -24,6 +25,7 @@ from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
     ScramCredentialUpsertion,
 )
+from barnabas.requests.bounded_loops import distinct, each
 from barnabas.requests.context import RequestContext
 from barnabas.requests.errors import as_kafka_error
 from barnabas.requests.registry import Api
@@ -118,6 +120,20 @@ async def _change(clients: ClientEntities, name: str, changes: _Changes) -> Alte
     return AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message)
 
 
+def _refused(
+    request: AlterUserScramCredentialsRequest, error: KafkaError, _version: int
+) -> Sliced[AlterUserScramCredentialsResponse]:
+    """Give the error to every user of either array, once: clients expect a result for each."""
+    named = yield from distinct(chain(request.deletions, request.upsertions), lambda row: row.name)
+    results = yield from each(
+        named,
+        lambda row: AlterUserScramCredentialsResult(
+            user=row.name, error_code=error.code, error_message=error.message
+        ),
+    )
+    return AlterUserScramCredentialsResponse(results=results)
+
+
 ALTER_USER_SCRAM_CREDENTIALS = Api(
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle_alter_user_scram_credentials
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle_alter_user_scram_credentials, refused=_refused
 )

@@ -18,6 +18,7 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.security.credentials.scram_credential import ScramCredential, ScramMechanism
@@ -29,12 +30,12 @@ def handle_describe_user_scram_credentials(
     clients = context.broker.configs.clients
     results = []
     if not request.users:
-        for name, values in sorted(_users(clients), key=lambda each: each[0]):
+        for name, values in sorted(_users(clients), key=lambda found: found[0]):
             if infos := _infos(values):
                 results.append(DescribeUserScramCredentialsResult(user=name, credential_infos=infos))
             yield
     else:
-        for name, count in Counter(each.name for each in request.users).items():
+        for name, count in Counter(named.name for named in request.users).items():
             results.append(_result(name, count, clients))
             yield
     return DescribeUserScramCredentialsResponse(results=results)
@@ -79,6 +80,16 @@ def _infos(values: Values) -> list[CredentialInfo]:
     return infos
 
 
+def _refused(
+    request: DescribeUserScramCredentialsRequest, error: KafkaError, _version: int
+) -> Sliced[DescribeUserScramCredentialsResponse]:
+    """Give the error to the whole response and to every named user: librdkafka reads a result for each."""
+    results = yield from each(request.users or [], lambda named: _failed(named.name, error))
+    return DescribeUserScramCredentialsResponse(
+        error_code=error.code, error_message=error.message, results=results
+    )
+
+
 DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle=handle_describe_user_scram_credentials
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle=handle_describe_user_scram_credentials, refused=_refused
 )

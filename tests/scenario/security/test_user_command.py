@@ -70,6 +70,14 @@ def test_users_in_a_zookeeper_are_not_written_beside_it(tmp_path: Path) -> None:
     assert not (tmp_path / "coordination").exists()
 
 
+def test_a_mistyped_directory_is_named_and_stays_empty(tmp_path: Path) -> None:
+    for words in (("list",), ("delete", "root")):
+        ended = invoke("user", *words, "--data-dir", str(tmp_path / "nope"))
+        assert ended.exit_code == 4
+        assert "holds no data of a broker: check --data-dir" in ended.output
+    assert not (tmp_path / "nope").exists()
+
+
 def test_no_password_no_user(tmp_path: Path) -> None:
     assert invoke("user", "add", "root", "--data-dir", str(tmp_path / "data")).exit_code == 2
     assert invoke("user", "add", "root", "--iterations", "10").exit_code == 2

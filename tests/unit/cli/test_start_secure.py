@@ -58,6 +58,14 @@ def test_a_directory_of_other_things_is_left_as_it_is(tmp_path: Path, more: list
     assert tmp_path.stat().st_mode == mode
 
 
+def test_data_of_an_open_broker_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    done = invoke(["start", "--secure", "--data-dir", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "was not made by --secure; choose another --data-dir" in done.output
+    assert [each.name for each in tmp_path.iterdir()] == ["meta.properties"]
+
+
 def test_a_cluster_that_is_open_is_not_made_safe_by_a_word(tmp_path: Path) -> None:
     (tmp_path / "data" / "zookeeper").mkdir(parents=True)
     done = invoke(["start", "--secure", "--brokers", "3", "--data-dir", str(tmp_path / "data")])
@@ -67,6 +75,7 @@ def test_a_cluster_that_is_open_is_not_made_safe_by_a_word(tmp_path: Path) -> No
 
 def test_users_that_cannot_be_stored_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "secure").mkdir(mode=0o700)
     (tmp_path / "data" / "coordination").touch()
     (tmp_path / "data" / "meta.properties").touch()
     done = invoke(["start", "--secure", "--data-dir", str(tmp_path / "data")])

@@ -24,6 +24,7 @@ from barnabas.core.errors import InvalidConfig, KafkaError
 from barnabas.core.files import RealFiles
 from barnabas.localcluster.secure_setup import ADMIN, LISTENER, MECHANISM, NORMAL_USER, SecuredHome
 from barnabas.localcluster.shared_store import uses_zookeeper
+from barnabas.storage.directory.directory_properties import META_PROPERTIES
 from barnabas.storage.directory.foreign_content import foreign_content
 
 DEFAULT_LISTENER = f"{LISTENER}://127.0.0.1:9093"
@@ -124,7 +125,8 @@ def _refuse_what_is_not_ours(directory: Path, *, is_cluster: bool) -> None:
     if not directory.exists() or (directory / SECURED).exists():
         return
     reason = foreign_content(RealFiles(), str(directory))
-    if is_cluster and any(directory.iterdir()):
+    is_in_use = any(directory.iterdir()) if is_cluster else (directory / META_PROPERTIES).exists()
+    if is_in_use:
         reason = f"{directory} is not empty, and was not made by --secure"
     if reason is not None:
         raise InvalidConfig(f"{reason}; choose another --data-dir")

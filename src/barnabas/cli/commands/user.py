@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from barnabas.cli.support.exit_codes import Failure, InvalidSettings, failure_for
+from barnabas.cli.support.exit_codes import Failure, InvalidSettings, NotFound, failure_for
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
 from barnabas.client.admin.scram_users import ScramUsers
@@ -127,7 +127,7 @@ def hash_(name: str, iterations: int) -> None:
 @bootstrap_option
 def list_(as_json: bool, zookeeper: str | None, data_dir: Path | None, bootstrap: Bootstrap) -> None:
     """List the SCRAM users and their mechanisms; never a credential."""
-    config = _store(zookeeper, data_dir)
+    config = _store(zookeeper, data_dir, must_exist=True)
     if config is None:
         listed = run(bootstrap, lambda cluster: ScramUsers(cluster).list())
         found = {each.name: each.iterations for each in listed}
@@ -152,7 +152,7 @@ def list_(as_json: bool, zookeeper: str | None, data_dir: Path | None, bootstrap
 @bootstrap_option
 def delete(name: str, zookeeper: str | None, data_dir: Path | None, bootstrap: Bootstrap) -> None:
     """Delete all SCRAM credentials of a user."""
-    config = _store(zookeeper, data_dir)
+    config = _store(zookeeper, data_dir, must_exist=True)
     if config is None:
 
         async def deleted(users: ScramUsers) -> None:
@@ -208,7 +208,7 @@ def _password() -> str:
     return password
 
 
-def _store(zookeeper: str | None, data_dir: Path | None) -> BrokerConfig | None:
+def _store(zookeeper: str | None, data_dir: Path | None, *, must_exist: bool = False) -> BrokerConfig | None:
     """Settings of the store. None means that a broker is asked."""
     if zookeeper is not None and data_dir is not None:
         raise click.UsageError("--zookeeper and --data-dir exclude each other")
@@ -218,6 +218,10 @@ def _store(zookeeper: str | None, data_dir: Path | None) -> BrokerConfig | None:
         raise InvalidSettings(
             f"the users of {data_dir} are in its ZooKeeper: leave --data-dir out to ask a broker"
         )
+    from barnabas.node.membership.coordination_store import COORDINATION_DIRECTORY  # noqa: PLC0415 - likewise
+
+    if must_exist and data_dir is not None and not (data_dir / COORDINATION_DIRECTORY).is_dir():
+        raise NotFound(f"{data_dir} holds no data of a broker: check --data-dir")
     given = {"zookeeper.connect": zookeeper} if zookeeper is not None else {"log.dirs": str(data_dir)}
     try:
         return BrokerConfig.load({"broker.id": "0", **given})
