@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import islice
 from typing import NamedTuple
 
 from barnabas.administration.internal_topics import InternalTopic
@@ -35,6 +35,9 @@ from barnabas.node.membership.peers import Peers
 from barnabas.purgatory.timer import Timer
 from barnabas.records.compression import CODECS
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.requests.time_slicing import Slices
+
+logger = logging.getLogger(__name__)
 
 
 class Coordinators(NamedTuple):
@@ -155,7 +158,14 @@ def show_group_lags(
     lags.register(metrics)
     metadata.on_topic_removed.append(lags.forget_topic)
 
+    slices = Slices(clock)
+
+    def failed(error: Exception) -> None:
+        logger.warning("cannot list the remote partitions of group lags: %r", error)
+
     def refresh() -> None:
-        remote.refresh(islice(lags.remote_partitions(), config.metrics_series_max))
+        if not slices.waiting:
+            work = lags.remote_partitions(config.metrics_series_max)
+            slices.run(work, remote.refresh, failed, waits=lambda: None)
 
     scheduler.every(config.metrics_group_lag_interval_ms, refresh)

@@ -43,9 +43,11 @@ class Asked(NamedTuple):
 class ControlEndpoint:
     """Answers of the control interface of one broker."""
 
-    def __init__(self, kit: Kit, broker: Broker) -> None:
+    def __init__(self, kit: Kit, broker: Broker, loop: VirtualLoop) -> None:
         self._kit = kit
         self._broker = broker
+        self._loop = loop
+        """The broker's loop; this endpoint may be served by another one."""
         self._rules: dict[int, FaultRule] = {}
         """Rules by the number under which clients know them."""
 
@@ -130,10 +132,9 @@ class ControlEndpoint:
                 raise ValueError(f"state {other!r}: write healthy, stalled, or an error such as ENOSPC")
 
     async def advance_time(self, asked: Asked) -> Any:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        await loop.jump(milliseconds(asked.body.get("advance", "")))
-        return {"now_ms": loop.clock.now_ms()}
+        by_ms = milliseconds(asked.body.get("advance", ""))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._loop.jump(by_ms), self._loop))
+        return {"now_ms": self._loop.clock.now_ms()}
 
     # --- looking into the broker ---
 

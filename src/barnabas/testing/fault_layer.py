@@ -24,7 +24,7 @@ from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.core.errors import FetchSessionIdNotFound, KafkaError
 from barnabas.core.ids import Uuid
 from barnabas.core.regions import FileRegion
-from barnabas.core.steps import Sliced, advance
+from barnabas.core.steps import run_to_end
 from barnabas.handlers import APIS
 from barnabas.network.transport.exchange import AnswerSink, Dispatch, Exchange, Loan, Part
 from barnabas.protocol.api_keys import ApiKey
@@ -67,10 +67,10 @@ class _Asked(NamedTuple):
         api = APIS.get(self.api_key, self.version)
         make: Callable[..., Any] = refusal if api is None or api.refused is None else api.refused
         answer = make(self.message, error, self.version)
-        return answer if isinstance(answer, Message) else _run(answer)
+        return answer if isinstance(answer, Message) else run_to_end(answer)
 
     def encoded(self, answer: Message) -> list[Part]:
-        parts: list[Part] = _run(
+        parts: list[Part] = run_to_end(
             encode_response_in_slices(self.correlation_id, answer, self.version, lambda _: None)
         )
         return parts
@@ -273,10 +273,3 @@ def _without_session(request: FetchRequest) -> FetchRequest:
 
 def _joined(parts: Sequence[Part]) -> bytes:
     return b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
-
-
-def _run(work: Sliced[Any]) -> Any:
-    """The result of work in slices, in one go: a test's broker may wait."""
-    while (ended := advance(work)) is None:
-        pass
-    return ended.result

@@ -24,6 +24,8 @@ from barnabas.testing.fault_rules import milliseconds
 _TURNS_PER_TIMER: Final = 3
 """A callback plans another one, and that one a task: they run before time goes on."""
 _LOOKS_MAX: Final = 500
+_MOMENTS_MAX: Final = 1_000
+"""From here on, moments that have passed make room for new ones."""
 _LOOK_S: Final = 0.002
 
 
@@ -58,6 +60,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]  # the types of the arguments are asyncio's own
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        if len(self._moments) >= _MOMENTS_MAX:
+            self._forget_past()
         heapq.heappush(self._moments, when)
         return super().call_at(when, callback, *args, context=context)
 
@@ -70,13 +74,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Let this much time pass, from timer to timer."""
         target_ms = self.clock.monotonic_ms() + by_ms
         while (now_ms := self.clock.monotonic_ms()) < target_ms:
-            while self._moments and self._moments[0] * 1_000 <= now_ms:
-                heapq.heappop(self._moments)
+            self._forget_past()
             next_ms = self._moments[0] * 1_000 if self._moments else target_ms
             self.clock.jumped_ms += max(0.0, min(next_ms, target_ms) - now_ms)
             for _ in range(_TURNS_PER_TIMER):
                 await asyncio.sleep(0)
             await self._until_threads_are_idle()
+
+    def _forget_past(self) -> None:
+        now_s = self.time()
+        while self._moments and self._moments[0] <= now_s:
+            heapq.heappop(self._moments)
 
     async def _until_threads_are_idle(self) -> None:
         """Let threads finish what a timer began, such as a sync: they know no virtual time. A stalled disk

@@ -85,8 +85,11 @@ def test_time_moves_and_the_disk_fails(control: Control) -> None:
     assert producer.flush(30) == 0
     control.ask("POST", "/time", {"advance": "2h"})
     assert control.ask("GET", "/topics/orders/records") == []
-    control.ask("PUT", "/disk", {"state": "stalled", "under": "nowhere"})
+    control.ask("PUT", "/disk", {"state": "stalled", "under": "orders"})
+    producer.produce("orders", b"late")
+    assert producer.flush(1) == 1  # the write waits, and the broker's loop with it
     control.ask("PUT", "/disk", {"state": "healthy"})
+    assert producer.flush(30) == 0
 
 
 def test_bad_requests_are_answered_in_words(control: Control) -> None:

@@ -222,6 +222,7 @@ def _run(
         message = _ERRNO.sub("", str(error))
         if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
             option = "--listener" if message.startswith("cannot listen") else "--metrics"
+            option = "--control" if message.startswith("cannot serve control") else option
             message += f"; stop what uses it, or choose another {option}"
         raise Failure(message) from None
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ partitions the broker asks the leader for the end offset at an interval (`remote
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.cluster.metadata.cache import MetadataCache
@@ -21,6 +21,7 @@ from barnabas.coordinator.runtime.runtime import CoordinatorRuntime
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.metrics import Labels, Metrics
+from barnabas.core.steps import Sliced
 from barnabas.replication.partition.partition import Partition
 from barnabas.storage.log.time_search import timestamp_of
 
@@ -56,8 +57,9 @@ class GroupLags:
         self._find_partition = find_partition
         self._remote = remote
         self._clock = clock
-        self._timestamps: dict[TopicPartition, tuple[int, int | None]] = {}
-        """Offset and timestamp that were read last: a group that stands still costs one read."""
+        self._timestamps: dict[tuple[str, TopicPartition], tuple[int, int | None]] = {}
+        """Offset and timestamp that were read last, by group: a group that stands still costs one read. Only
+        the lagging groups of the last page are kept."""
 
     def register(self, metrics: Metrics) -> None:
         metrics.samples(
@@ -90,13 +92,17 @@ class GroupLags:
                         if not is_of_another_topic(packed, known.topic_id):
                             yield Commit(group, TopicPartition(topic, number), unpack(packed).offset)
 
-    def remote_partitions(self) -> Iterator[TopicPartition]:
-        """Partitions with committed offsets that this broker has no replica of."""
-        return (
-            each.topic_partition
-            for each in self.commits()
-            if self._find_partition(each.topic_partition) is None
-        )
+    def remote_partitions(self, limit: int) -> Sliced[list[TopicPartition]]:
+        """Up to `limit` partitions with committed offsets that this broker has no replica of, in slices: a
+        coordinator may have a million commits, few of them remote."""
+        found: dict[TopicPartition, None] = {}
+        for each in self.commits():
+            if self._find_partition(each.topic_partition) is None:
+                found[each.topic_partition] = None
+                if len(found) >= limit:
+                    break
+            yield
+        return list(found)
 
     def offsets(self) -> Iterator[tuple[Labels, float]]:
         return ((each.labels, each.offset) for each in self.commits())
@@ -109,11 +115,12 @@ class GroupLags:
 
     def lag_times(self) -> Iterator[tuple[Labels, float]]:
         now_ms = self._clock.now_ms()
+        before, self._timestamps = self._timestamps, {}
         for each in self.commits():
             lag = self._lag(each)
             if lag is None:
                 continue
-            since_ms = self._written_ms(each) if lag else now_ms
+            since_ms = self._written_ms(each, before) if lag else now_ms
             if since_ms is not None:
                 yield each.labels, max(0, now_ms - since_ms)
 
@@ -124,16 +131,19 @@ class GroupLags:
         end_offset = self._remote.end_offset(commit.topic_partition)
         return None if end_offset is None else max(0, end_offset - commit.offset)
 
-    def _written_ms(self, commit: Commit) -> int | None:
+    def _written_ms(
+        self, commit: Commit, before: Mapping[tuple[str, TopicPartition], tuple[int, int | None]]
+    ) -> int | None:
         local = self._find_partition(commit.topic_partition)
         if local is None:
             return self._remote.passed_ms(commit.topic_partition, commit.offset)
-        known = self._timestamps.get(commit.topic_partition)
+        key = commit.group, commit.topic_partition
+        known = before.get(key)
         if known is None or known[0] != commit.offset:
             known = commit.offset, timestamp_of(local.log, max(commit.offset, local.log.log_start_offset))
-            self._timestamps[commit.topic_partition] = known
+        self._timestamps[key] = known
         return known[1]
 
     def forget_topic(self, topic: str, *_: object) -> None:
-        for each in [each for each in self._timestamps if each.topic == topic]:
+        for each in [each for each in self._timestamps if each[1].topic == topic]:
             del self._timestamps[each]
