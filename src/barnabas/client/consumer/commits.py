@@ -78,7 +78,7 @@ class Commits:
             try:
                 await self._commit_once(kept, member, epoch, retries)
             except StaleMemberEpoch as error:
-                await self._await_epoch(epoch, error, retries)
+                await self._await_epoch(member, epoch, error, retries)
             except KafkaError as error:
                 await self._pause(error, retries)
             else:
@@ -124,11 +124,13 @@ class Commits:
         """Committed offsets; None where there is none. Offsets of open transactions are waited for."""
         retries = self._cluster.state.retries(timeout_ms)
         while True:
+            member = self.member if isinstance(self.member, ConsumerProtocolMember) else None
+            epoch = NO_EPOCH if member is None else member.epoch
             try:
-                answer = await self._ask(self._fetch_request(partitions), OffsetFetchResponse, retries)
-                return self._found(answer, partitions)
+                request = self._fetch_request(partitions, member)
+                return self._found(await self._ask(request, OffsetFetchResponse, retries), partitions)
             except StaleMemberEpoch as error:
-                await self._await_epoch(NO_EPOCH, error, retries)
+                await self._await_epoch(member, epoch, error, retries)
             except KafkaError as error:
                 await self._pause(error, retries)
 
@@ -153,7 +155,9 @@ class Commits:
             topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
 
-    def _fetch_request(self, partitions: Collection[TopicPartition]) -> OffsetFetchRequest:
+    def _fetch_request(
+        self, partitions: Collection[TopicPartition], member: ConsumerProtocolMember | None
+    ) -> OffsetFetchRequest:
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for at in partitions:
             topics[at.topic].append(at.partition)
@@ -164,8 +168,8 @@ class Commits:
                 for name, numbers in topics.items()
             ],
         )
-        if isinstance(self.member, ConsumerProtocolMember) and self.member.epoch >= 0:
-            group.member_id, group.member_epoch = self.member.member_id, self.member.epoch
+        if member is not None and member.epoch >= 0:
+            group.member_id, group.member_epoch = member.member_id, member.epoch
         return OffsetFetchRequest(groups=[group], require_stable=True)
 
     def _found(
@@ -197,14 +201,17 @@ class Commits:
         except ClusterUnreachable as error:
             raise NetworkException(str(error)) from error
 
-    async def _await_epoch(self, sent: int, error: KafkaError, retries: Retries) -> None:
-        """The member's epoch has moved on, or its next heartbeat brings the new one."""
-        member = self.member
+    async def _await_epoch(
+        self, member: Membership | None, sent: int, error: KafkaError, retries: Retries
+    ) -> None:
+        """Pause: the member's epoch has moved on, or its next heartbeat brings the new one."""
         if member is None or member.epoch < 0:
             raise CommitFailed(f"group {self._group_id}: this consumer is not a member now") from error
         if member.epoch == sent:
             member.rejoin()
-            await self._pause(NetworkException(error.message), retries)
+        # A later attempt succeeds, so it counts as a retriable error; the coordinator is the right one.
+        pause_ms = retries.next_pause_ms(NetworkException(error.message))
+        await asyncio.sleep(pause_ms / 1_000)
 
     async def _pause(self, error: KafkaError, retries: Retries) -> None:
         pause_ms = retries.next_pause_ms(error)

@@ -22,13 +22,20 @@ from barnabas.client.core.retries import Retries
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
 from barnabas.client.membership.interface import GroupOptions, Revoked
 from barnabas.core.clock import SystemClock
-from barnabas.core.errors import CoordinatorLoadInProgress, KafkaError, StaleMemberEpoch
+from barnabas.core.errors import CoordinatorLoadInProgress, KafkaError, NetworkException, StaleMemberEpoch
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from barnabas.protocol.schema.message import Message
 
@@ -57,6 +64,7 @@ class Coordinator:
 
     async def send(self, request: Message, *_: object, **__: object) -> Message:
         self.requests.append(request)
+        await asyncio.sleep(0)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         return answer(request)
 
@@ -140,6 +148,52 @@ async def test_a_retry_has_the_new_epoch_when_the_partitions_stay() -> None:
     commits.member = owner
     await commits.commit({AT: CommittedOffset(100)}, 60_000)
     assert coordinator.committed == [(1, {0: 100}), (2, {0: 100})]
+
+
+def offset_answer(error: type[KafkaError] | None = None, then: Callable[[], None] | None = None) -> Answer:
+    """Answer to OffsetFetch for partition 0: offset 7, or an error."""
+
+    def answered(_: Message) -> Message:
+        if then is not None:
+            then()
+        row = OffsetFetchResponsePartitions(partition_index=0, committed_offset=7, metadata="")
+        topic = OffsetFetchResponseTopics(name="t", partitions=[row])
+        group = OffsetFetchResponseGroup(
+            group_id="g", error_code=error.code if error else 0, topics=[] if error else [topic]
+        )
+        return OffsetFetchResponse(groups=[group])
+
+    return answered
+
+
+async def test_offsets_are_fetched_with_the_epoch_that_replaced_a_stale_one() -> None:
+    owner = member(AT)
+
+    def rebalance() -> None:
+        owner.epoch = 2
+
+    coordinator = Coordinator(offset_answer(StaleMemberEpoch, rebalance), offset_answer())
+    commits = commits_at(coordinator)
+    commits.member = owner
+    assert await commits.fetch([AT], 60_000) == {AT: CommittedOffset(7)}
+    epochs = [
+        request.groups[0].member_epoch
+        for request in coordinator.requests
+        if isinstance(request, OffsetFetchRequest)
+    ]
+    assert epochs == [1, 2]
+
+
+async def test_a_fetch_of_offsets_pauses_for_a_new_epoch_until_its_deadline() -> None:
+    coordinator = Coordinator(offset_answer(StaleMemberEpoch))
+    commits = commits_at(coordinator)
+    owner = commits.member = member(AT)
+    owner._beats_ms = math.inf
+    with pytest.raises(NetworkException):
+        async with asyncio.timeout(10):
+            await commits.fetch([AT], 100)
+    assert len(coordinator.requests) <= 4, "the pauses double"
+    assert owner._beats_ms == -math.inf, "a heartbeat is due"
 
 
 def engine_at(coordinator: Coordinator) -> ConsumerEngine:
