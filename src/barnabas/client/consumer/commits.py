@@ -18,7 +18,7 @@ from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.core.retries import Retries
 from barnabas.client.core.steps import ClusterUnreachable, Response
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
-from barnabas.client.membership.interface import Membership
+from barnabas.client.membership.interface import NOTHING, Membership
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -66,28 +66,57 @@ class Commits:
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_ms: float) -> None:
         """Commit offsets. `CommitFailed` when this consumer is no longer the owner."""
         retries = self._cluster.state.retries(timeout_ms)
+        member = self.member
+        owned = NOTHING if member is None else member.owned
+        lost = NOTHING
         while offsets:
-            epoch = NO_EPOCH if self.member is None else self.member.epoch
-            if self.member is not None and epoch < 0:
-                raise CommitFailed(
-                    f"group {self._group_id}: this consumer is not a member now; take records to join again"
-                )
+            epoch = self._epoch_of(member)
+            # The new epoch is no right to partitions that were given up since the first attempt.
+            if member is not None:
+                lost |= (owned - member.owned) & offsets.keys()
+            kept = {at: each for at, each in offsets.items() if at not in lost}
             try:
-                answer = await self._ask(self._commit_request(offsets, epoch), OffsetCommitResponse, retries)
-                _raise_first(answer)
-            except _NOT_A_MEMBER as error:
-                if self.member is not None:
-                    self.member.rejoin()
-                raise CommitFailed(
-                    f"group {self._group_id}: the group has rebalanced"
-                    f" ({error.protocol_name()}); the partitions may have another owner"
-                ) from error
+                await self._commit_once(kept, member, epoch, retries)
             except StaleMemberEpoch as error:
-                await self._await_epoch(epoch, error, retries)
+                await self._await_epoch(member, epoch, error, retries)
             except KafkaError as error:
                 await self._pause(error, retries)
             else:
-                return
+                break
+        if lost:
+            raise CommitFailed(
+                f"group {self._group_id}: the group has rebalanced during the commit;"
+                f" {', '.join(map(str, sorted(lost)))} may have another owner"
+            )
+
+    def _epoch_of(self, member: Membership | None) -> int:
+        if member is None:
+            return NO_EPOCH
+        if member.epoch < 0:
+            raise CommitFailed(
+                f"group {self._group_id}: this consumer is not a member now; take records to join again"
+            )
+        return member.epoch
+
+    async def _commit_once(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        member: Membership | None,
+        epoch: int,
+        retries: Retries,
+    ) -> None:
+        if not offsets:
+            return
+        try:
+            request = self._commit_request(offsets, member, epoch)
+            _raise_first(await self._ask(request, OffsetCommitResponse, retries))
+        except _NOT_A_MEMBER as error:
+            if member is not None:
+                member.rejoin()
+            raise CommitFailed(
+                f"group {self._group_id}: the group has rebalanced"
+                f" ({error.protocol_name()}); the partitions may have another owner"
+            ) from error
 
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout_ms: float
@@ -95,16 +124,18 @@ class Commits:
         """Committed offsets; None where there is none. Offsets of open transactions are waited for."""
         retries = self._cluster.state.retries(timeout_ms)
         while True:
+            member = self.member if isinstance(self.member, ConsumerProtocolMember) else None
+            epoch = NO_EPOCH if member is None else member.epoch
             try:
-                answer = await self._ask(self._fetch_request(partitions), OffsetFetchResponse, retries)
-                return self._found(answer, partitions)
+                request = self._fetch_request(partitions, member)
+                return self._found(await self._ask(request, OffsetFetchResponse, retries), partitions)
             except StaleMemberEpoch as error:
-                await self._await_epoch(NO_EPOCH, error, retries)
+                await self._await_epoch(member, epoch, error, retries)
             except KafkaError as error:
                 await self._pause(error, retries)
 
     def _commit_request(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], epoch: int
+        self, offsets: Mapping[TopicPartition, CommittedOffset], member: Membership | None, epoch: int
     ) -> OffsetCommitRequest:
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for at, each in offsets.items():
@@ -119,12 +150,14 @@ class Commits:
         return OffsetCommitRequest(
             group_id=self._group_id,
             generation_id_or_member_epoch=epoch,
-            member_id="" if self.member is None else self.member.member_id,
-            group_instance_id=None if self.member is None else self._instance_id,
+            member_id="" if member is None else member.member_id,
+            group_instance_id=None if member is None else self._instance_id,
             topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
 
-    def _fetch_request(self, partitions: Collection[TopicPartition]) -> OffsetFetchRequest:
+    def _fetch_request(
+        self, partitions: Collection[TopicPartition], member: ConsumerProtocolMember | None
+    ) -> OffsetFetchRequest:
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for at in partitions:
             topics[at.topic].append(at.partition)
@@ -135,8 +168,8 @@ class Commits:
                 for name, numbers in topics.items()
             ],
         )
-        if isinstance(self.member, ConsumerProtocolMember) and self.member.epoch >= 0:
-            group.member_id, group.member_epoch = self.member.member_id, self.member.epoch
+        if member is not None and member.epoch >= 0:
+            group.member_id, group.member_epoch = member.member_id, member.epoch
         return OffsetFetchRequest(groups=[group], require_stable=True)
 
     def _found(
@@ -168,14 +201,17 @@ class Commits:
         except ClusterUnreachable as error:
             raise NetworkException(str(error)) from error
 
-    async def _await_epoch(self, sent: int, error: KafkaError, retries: Retries) -> None:
-        """The member's epoch has moved on, or its next heartbeat brings the new one."""
-        member = self.member
+    async def _await_epoch(
+        self, member: Membership | None, sent: int, error: KafkaError, retries: Retries
+    ) -> None:
+        """Pause: the member's epoch has moved on, or its next heartbeat brings the new one."""
         if member is None or member.epoch < 0:
             raise CommitFailed(f"group {self._group_id}: this consumer is not a member now") from error
         if member.epoch == sent:
             member.rejoin()
-            await self._pause(NetworkException(error.message), retries)
+        # A later attempt succeeds, so it counts as a retriable error; the coordinator is the right one.
+        pause_ms = retries.next_pause_ms(NetworkException(error.message))
+        await asyncio.sleep(pause_ms / 1_000)
 
     async def _pause(self, error: KafkaError, retries: Retries) -> None:
         pause_ms = retries.next_pause_ms(error)

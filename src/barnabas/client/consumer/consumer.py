@@ -279,6 +279,7 @@ class Consumer:
         self._hand.abandon()
         engine.owner = processing
         try:
+            await engine.settle_auto_commit(self._timeout_ms)
             await processing.run(stop)
         finally:
             engine.owner = None

@@ -199,6 +199,7 @@ class ConsumerEngine:
         if self.owner is not None:
             await self.owner.release(self.positions.assignment)
         try:
+            await self.settle_auto_commit(max(1.0, deadline_ms - self.clock.monotonic_ms()))
             if self._commits_by_itself:
                 await self.commit_positions(max(1.0, deadline_ms - self.clock.monotonic_ms()))
         finally:
@@ -366,7 +367,7 @@ class ConsumerEngine:
 
     async def wait(self, timeout_ms: float) -> None:
         """Wait for news, at most until the next automatic commit."""
-        if self._commits_by_itself and len(self.positions):
+        if self._commits_in_the_background and len(self.positions):
             timeout_ms = min(timeout_ms, self._auto_commit_ms - self.clock.monotonic_ms())
         if member := self.member:
             timeout_ms = min(timeout_ms, self.settings.max_poll_interval_ms / 2)
@@ -424,6 +425,7 @@ class ConsumerEngine:
                 state.is_revoked = True
         if self.owner is not None and partitions:
             await self.owner.release(partitions)
+        await self.settle_auto_commit(self.settings.default_api_timeout_ms)
         if self._commits_by_itself:
             try:
                 await self.commit_positions(self.settings.default_api_timeout_ms)
@@ -468,6 +470,11 @@ class ConsumerEngine:
     def _commits_by_itself(self) -> bool:
         return self.commits is not None and (self.settings.enable_auto_commit or self.owner is not None)
 
+    @property
+    def _commits_in_the_background(self) -> bool:
+        """True when `auto.commit.interval.ms` applies. An owner commits by itself, at its own times."""
+        return self._commits_by_itself and self.owner is None
+
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """Offsets that may be committed now."""
         return self.hand.offsets() if self.owner is None else self.owner.offsets()
@@ -486,12 +493,20 @@ class ConsumerEngine:
 
     def _auto_commit_if_due(self) -> None:
         now_ms = self.clock.monotonic_ms()
-        if not self._commits_by_itself or now_ms < self._auto_commit_ms:
+        if not self._commits_in_the_background or now_ms < self._auto_commit_ms:
             return
         self._auto_commit_ms = now_ms + self.settings.auto_commit_interval_ms
         offsets = self.offsets()
         if offsets and (self._auto_commit is None or self._auto_commit.done()):
             self._auto_commit = asyncio.get_running_loop().create_task(self._commit_quietly(offsets))
+
+    async def settle_auto_commit(self, timeout_ms: float) -> None:
+        """Wait for an automatic commit in flight: a retry of it must not follow a later commit."""
+        if self._auto_commit is None or self._auto_commit.done():
+            return
+        await asyncio.wait((self._auto_commit,), timeout=timeout_ms / 1_000)
+        if not self._auto_commit.done():
+            self._auto_commit.cancel()
 
     async def _commit_quietly(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         try:

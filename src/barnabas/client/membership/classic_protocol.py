@@ -168,8 +168,12 @@ class ClassicMember:
             self.owned |= event.partitions
         elif isinstance(event, Revoked | Lost):
             self.owned -= event.partitions
-        if self.state is State.PREPARING and not self._events:
+        if self._events:
+            return
+        if self.state is State.PREPARING:
             self._prepared()
+        elif self.state is State.STALE and self.owned:
+            self._events.append(Lost(self.owned))
 
     def subscribe(self, topics: Collection[str]) -> None:
         self._topics = sorted(set(topics))
@@ -281,8 +285,9 @@ class ClassicMember:
         self._go(State.STALE)
         self._is_stale = False
         self.epoch = OUTSIDE
-        self._events.clear()
-        if self.owned:
+        # The owner may be in the middle of the first event.
+        self._events = deque([self._events[0]] if self._events else [])
+        if self.owned and not self._events:
             self._events.append(Lost(self.owned))
 
     def _prepare(self) -> None:

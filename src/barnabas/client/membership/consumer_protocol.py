@@ -155,6 +155,8 @@ class ConsumerProtocolMember:
             self._go(State.ACKNOWLEDGING)
         elif self.state is State.FENCED:
             self._lose()
+        elif self.state is State.STALE and self.owned:
+            self._events.append(Lost(self.owned))
 
     def subscribe(self, topics: Collection[str]) -> None:
         self._topics = sorted(set(topics))
@@ -325,8 +327,9 @@ class ConsumerProtocolMember:
             return
         self._is_stale = False
         self._go(State.STALE)
-        self._events.clear()
-        if self.owned:
+        # The owner may be in the middle of the first event.
+        self._events = deque([self._events[0]] if self._events else [])
+        if self.owned and not self._events:
             self._events.append(Lost(self.owned))
 
     def _answered_error(self, error: KafkaError) -> None:

@@ -52,9 +52,18 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and self._index:
-            self._index -= 1  # the record in hand failed
-        self.close()
+        in_hand = self._index > 0
+        if error is not None and in_hand:
+            self._index -= 1  # the record in hand failed; those before it are done
+
+        async def leave() -> None:
+            self._give_back()
+            if in_hand:
+                await self._consumer.close()
+            else:
+                await self._consumer.__aexit__(kind, error, trace)  # the last batch failed
+
+        SHARED.run(leave())
 
     def close(self, *, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Commit what was handed out, leave the group, and close all connections."""
@@ -82,7 +91,8 @@ class Consumer:
             while self._index < len(self._batch):
                 self._index += 1
                 yield self._batch[self._index - 1]
-            self._batch, self._index = SHARED.run(self._consumer.poll(timeout_ms=WAIT_MS)), 0
+            self._batch, self._index = [], 0  # all of them are done, even if the next call fails
+            self._batch = SHARED.run(self._consumer.poll(timeout_ms=WAIT_MS))
 
     def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[AnyRecord]:
         async def poll() -> list[AnyRecord]:

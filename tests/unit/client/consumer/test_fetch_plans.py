@@ -133,6 +133,40 @@ def test_each_broker_gets_one_request_with_its_partitions() -> None:
     assert plans[1].request.topics[0].partitions[0].current_leader_epoch == 3
 
 
+def test_an_answer_from_before_a_reassignment_is_dropped() -> None:
+    world = World(1)
+    world.answer(world.send()[1], data(0, batch(0, 100)))
+    (old,) = world.send().values()
+    assert named(old) == [(0, 100)]
+    assert world.take(10) == list(range(10))
+    at = TopicPartition("t", 0)
+    world.positions.remove([at])
+    world.positions.add([at])
+    world.state().continue_at(10, -1, "")
+    world.settle()
+    assert not world.answer(old, data(0, batch(100, 50)))
+    (plan,) = world.send().values()
+    assert named(plan) == [(0, 10)]
+    world.answer(plan, data(0, batch(10, 5)))
+    assert world.take() == list(range(10, 15))
+
+
+def test_an_old_answer_leaves_the_request_of_a_new_assignment_in_flight() -> None:
+    world = World(1)
+    (old,) = world.send().values()
+    at = TopicPartition("t", 0)
+    world.positions.remove([at])
+    world.lead({0: 2}, epoch=4)
+    world.positions.add([at])
+    world.state().seek(0)
+    world.settle()
+    (plan,) = world.send().values()
+    assert plan.broker_id == 2
+    world.plans.failed(old)
+    assert world.state().is_in_flight
+    assert world.send() == {}
+
+
 def test_records_arrive_and_the_next_batches_are_fetched_meanwhile() -> None:
     world = World(1)
     assert world.answer(world.send()[1], data(0, batch(0, 3)))

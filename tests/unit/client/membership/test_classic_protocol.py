@@ -358,6 +358,31 @@ def test_a_member_leaves_and_a_static_one_stays() -> None:
     assert static.member.is_out
 
 
+@pytest.mark.parametrize("instance_id", [None, "first"])
+def test_a_member_that_becomes_stale_during_an_event_loses_its_partitions_after_it(
+    instance_id: str | None,
+) -> None:
+    talk = Conversation(max_poll_interval_ms=10_000, instance_id=instance_id)
+    talk.member.subscribe(["orders"])
+    talk.sends()
+    talk.joined(1)
+    talk.sends()
+    talk.synced(0)
+    assert talk.member.event == Assigned(partitions(0))
+    talk.clock.advance(10_000)
+    if instance_id is None:
+        assert talk.sends() == "leave as 'me'"
+        assert talk.asked is not None
+        talk.member.answered(talk.asked, LeaveGroupResponse())
+    else:
+        assert talk.sends() == "nothing"
+    assert talk.member.state is State.STALE
+    talk.handles(Assigned(partitions(0)), Lost(partitions(0)))
+    assert talk.member.owned == frozenset()
+    talk.member.polled()
+    assert talk.sends().startswith("join")
+
+
 def test_an_application_that_takes_no_records_leaves_and_joins_again_with_its_next_poll() -> None:
     talk = Conversation(max_poll_interval_ms=10_000)
     talk.settle(1, [0])

@@ -337,6 +337,22 @@ def test_an_application_that_takes_no_records_leaves_and_joins_again_with_its_ne
     assert talk.sends().startswith("epoch 0")
 
 
+def test_a_member_that_becomes_stale_during_an_event_loses_its_partitions_after_it() -> None:
+    talk = Conversation(max_poll_interval_ms=60_000)
+    talk.member.subscribe(["orders"])
+    talk.sends()
+    talk.answer(1, {"orders": (0,)})
+    assert talk.member.event == Assigned(partitions("orders", 0))
+    talk.clock.advance(60_000)
+    assert talk.sends() == "epoch -1"
+    talk.answer(-1)
+    assert talk.member.state is State.STALE
+    talk.handles(Assigned(partitions("orders", 0)), Lost(partitions("orders", 0)))
+    assert talk.member.owned == frozenset()
+    talk.member.polled()
+    assert talk.sends() == "epoch 0, timeout 60000, reads orders, owns nothing"
+
+
 def test_a_poll_moves_the_deadline() -> None:
     talk = Conversation(max_poll_interval_ms=60_000)
     talk.settle(orders=(0,))

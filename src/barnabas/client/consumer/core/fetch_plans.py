@@ -74,8 +74,8 @@ class FetchPlan:
     request: FetchRequest
     version_max: int | None
     session: SessionRequest
-    versions: dict[TopicPartition, int] = field(default_factory=dict)
-    """Versions of the positions that the request continues."""
+    versions: dict[PartitionState, int] = field(default_factory=dict)
+    """Assigned partitions of the request, and the versions of the positions that it continues."""
     reserved_bytes: int = 0
 
 
@@ -178,7 +178,7 @@ class FetchPlans:
             request,
             VERSION_BY_NAME if by_name else None,
             session,
-            {state.at: state.version for state in states},
+            {state: state.version for state in states},
             reserved,
         )
         self._in_flight[broker_id] = plan
@@ -230,12 +230,10 @@ class FetchPlans:
         """Partitions of a request that is no longer in flight, whose positions are the same as before."""
         del self._in_flight[plan.broker_id]
         states = []
-        for at, version in plan.versions.items():
-            state = self._positions.get(at)
-            if state is None:
-                continue
+        for state, version in plan.versions.items():
             state.is_in_flight = False
-            if state.version == version:
+            # A partition that was assigned again meanwhile has another state, and maybe another position.
+            if state.version == version and self._positions.get(state.at) is state:
                 states.append(state)
         return states
 
