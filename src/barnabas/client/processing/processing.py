@@ -152,13 +152,31 @@ class Processing:
     def _take(self, record: AnyRecord) -> None:
         at = record.topic_partition
         ledger = self._ledgers.get(at)
-        if ledger is None or not ledger.follows(record.offset):
-            # A new partition, or a position that was reset to an earlier offset.
-            start = self._source.start_of(at)
-            self._lanes.drop_queued(frozenset((at,)))
-            ledger = self._ledgers[at] = OffsetLedger(min(start.offset, record.offset), start.metadata)
+        if ledger is None:
+            ledger = self._ledgers[at] = self._first_ledger(at, record.offset)
+        elif not ledger.follows(record.offset):
+            ledger = self._ledgers[at] = self._ledger_after_jump(at, record.offset, ledger)
         if ledger.take(record.offset):
             self._lanes.add(Job(at, record, ledger))
+
+    def _first_ledger(self, at: TopicPartition, offset: int) -> OffsetLedger:
+        start = self._source.start_of(at)
+        if start.offset <= offset:
+            return OffsetLedger(start.offset, start.metadata)
+        # The position was reset below the committed offset, and the runs count from that one.
+        return OffsetLedger(offset)
+
+    def _ledger_after_jump(self, at: TopicPartition, offset: int, before: OffsetLedger) -> OffsetLedger:
+        """Ledger of a partition whose position jumped back: records from `offset` on are taken again.
+
+        Those below it are not, so that their jobs stay and hold the commit back.
+        """
+        ledger = before.cut(offset)
+        self._lanes.drop_queued(frozenset((at,)), offset)
+        for job in self._lanes.jobs_of(at):
+            if job.record.offset < offset:
+                job.ledger = ledger
+        return ledger
 
     def _start_jobs(self) -> None:
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ import pytest
 from barnabas.client.core.client_errors import DeserializationFailed
 from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.extensions.records import Header, Record
-from barnabas.client.processing.core.finished_runs import decode_runs
+from barnabas.client.processing.core.finished_runs import decode_runs, encode_runs
 from barnabas.client.processing.core.offset_ledger import UNFINISHED_MAX
 from barnabas.client.processing.core.retry_policy import Retry
 from barnabas.client.processing.processing import Handler, Processing, ProcessOptions
@@ -361,4 +361,34 @@ async def test_a_position_that_jumps_back_begins_a_new_ledger() -> None:
 
     await log.processing(handle).run(seen.stop)
     assert seen.offsets == [0, 1, 2, 3, 4, 5, 3, 4, 5]
+    assert log.committed == CommittedOffset(6)
+
+
+async def test_a_position_below_the_committed_offset_skips_nothing() -> None:
+    log, seen = Log(30), Seen(30)
+    log.start = CommittedOffset(100, encode_runs(100, [(105, 115)]))
+    async with asyncio.timeout(10):
+        await log.processing(seen.add).run(seen.stop)
+    assert sorted(seen.offsets) == list(range(30))
+    assert log.committed == CommittedOffset(30)
+
+
+async def test_a_jump_back_keeps_the_records_below_it() -> None:
+    log, seen, gate = Log(6, keys=2), Seen(6), asyncio.Event()
+
+    async def handle(record: Record[Any, Any]) -> None:
+        await gate.wait()
+        seen.add(record)
+
+    work = log.processing(handle)
+    running = asyncio.create_task(work.run(seen.stop))
+    async with asyncio.timeout(10):
+        await until(lambda: work.offsets() == {AT: CommittedOffset(0)} and log.position == 6)
+        log.position = 4
+        log.wake()
+        await until(lambda: log.position == 6)
+        assert work.offsets()[AT] == CommittedOffset(0), "records that run or wait are not done"
+        gate.set()
+        await running
+    assert seen.by_key == {b"0": [0, 2, 4], b"1": [1, 3, 5]}
     assert log.committed == CommittedOffset(6)
