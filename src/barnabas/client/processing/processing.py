@@ -114,7 +114,7 @@ class Processing:
             if self._failure is None:
                 self._is_ending = True
                 self._lanes.drop_queued(frozenset(self._ledgers))
-                await self._drain(list(self._tasks.values()))
+                await self._drain(frozenset(self._ledgers))
         finally:
             self._is_ending = True
             if watcher is not None:
@@ -261,11 +261,12 @@ class Processing:
 
     async def release(self, partitions: frozenset[TopicPartition]) -> None:
         """Finish what runs on these partitions, within the drain time, and drop what is queued."""
-        running = self._lanes.drop_queued(partitions)
-        late = await self._drain([self._tasks[job] for job in running if job in self._tasks])
+        self._lanes.drop_queued(partitions)
+        await self._drain(partitions)
+        self._lanes.drop_queued(partitions)  # a record that failed meanwhile waits for another attempt
+        late = self._forget_tasks(partitions)
         if late:
             logger.warning("%d handlers are cancelled: their partitions go to another member", len(late))
-        self._forget_tasks(partitions)
         await self._cancel(late)
         await self._previous_commit()
 
@@ -318,13 +319,15 @@ class Processing:
         except Exception as error:  # noqa: BLE001 - the next commit repeats it
             logger.warning("the commit of processed records failed: %s", error)
 
-    async def _drain(self, tasks: list[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
-        """Wait for handlers, within the drain time; returns those that are late."""
-        if not tasks:
-            return []
-        _, late = await asyncio.wait(tasks, timeout=self._options.drain_ms / 1_000)
-        await asyncio.sleep(0)  # their outcomes are noted by callbacks
-        return list(late)
+    async def _drain(self, partitions: frozenset[TopicPartition]) -> None:
+        """Wait for handlers, and for the dead letters of those that fail, within the drain time."""
+        deadline_ms = self._clock.monotonic_ms() + self._options.drain_ms
+        while tasks := [task for job, task in self._tasks.items() if job.at in partitions]:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            await asyncio.wait(tasks, timeout=left_ms / 1_000)
+            await asyncio.sleep(0)  # their outcomes are noted by callbacks
 
     async def _cancel(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:

@@ -392,3 +392,65 @@ async def test_a_jump_back_keeps_the_records_below_it() -> None:
         await running
     assert seen.by_key == {b"0": [0, 2, 4], b"1": [1, 3, 5]}
     assert log.committed == CommittedOffset(6)
+
+
+async def given_up(log: Log, work: Processing, began: Callable[[], bool], gate: asyncio.Event) -> None:
+    """Release the partition while a handler runs, which then goes on; nothing of it is fetched afterwards."""
+    running = asyncio.create_task(work.run(None))
+    await until(began)
+    releasing = asyncio.create_task(work.release(frozenset({AT})))
+    await asyncio.sleep(0)
+    gate.set()
+    await releasing
+    work.released(frozenset({AT}))
+    log.records = []
+    log.wake()
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+        log.wake()
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+async def test_a_record_is_not_tried_again_after_its_partition_was_given_up() -> None:
+    log, gate = Log(3), asyncio.Event()
+    calls: list[int] = []
+
+    async def handle(record: Record[Any, Any]) -> None:
+        calls.append(record.offset)
+        await gate.wait()
+        raise ValueError("no")
+
+    work = log.processing(handle, retry=Retry(5, first_ms=1), order="partition")
+    await given_up(log, work, lambda: bool(calls), gate)
+    assert calls == [0]
+
+
+@pytest.mark.parametrize(("drain_ms", "letters"), [(10_000, 1), (20, 0)])
+async def test_a_dead_letter_is_awaited_before_its_partition_is_given_up(drain_ms: int, letters: int) -> None:
+    log, gate = Log(1), asyncio.Event()
+    calls: list[int] = []
+    ends: list[str] = []
+    accepts = asyncio.Event()
+    if letters:
+        accepts.set()
+
+    async def publish(*letter: object) -> None:
+        try:
+            await asyncio.sleep(0.001)
+            await accepts.wait()
+            ends.append("written")
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    async def handle(record: Record[Any, Any]) -> None:
+        calls.append(record.offset)
+        await gate.wait()
+        raise ValueError("no")
+
+    options = ProcessOptions(dead_letters="dead", drain_ms=drain_ms)
+    work = Processing(log, handle, options, SystemClock(), publish)
+    await given_up(log, work, lambda: bool(calls), gate)
+    assert ends == ["written" if letters else "cancelled"]
