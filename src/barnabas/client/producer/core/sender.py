@@ -124,8 +124,8 @@ class Sender:
     def requests(self, can_send: Callable[[int], bool]) -> list[Outgoing]:
         """Requests to send now. `can_send` is asked once for each broker that has a batch ready."""
         now_ms = self._clock.monotonic_ms()
-        self._state.settle()
         self._expire(now_ms)
+        self._state.settle()  # after the expiry: batches behind an expired one may go in this run
         self._fail_with_transaction()
         ready = self._ready(now_ms)
         made: list[Outgoing] = []
