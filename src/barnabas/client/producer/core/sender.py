@@ -119,6 +119,11 @@ class Sender:
         self.wake_ms = math.inf
         """Time of the next call of `requests` at the latest."""
 
+    @property
+    def has_waiting(self) -> bool:
+        """True when records wait to be sent."""
+        return bool(self._accumulator.waiting)
+
     # --- requests ---
 
     def requests(self, can_send: Callable[[int], bool]) -> list[Outgoing]:
