@@ -42,6 +42,21 @@ async def test_a_record_arrives_as_it_was_sent(address: str, new_name: NewName) 
     assert record.headers == (("a", b"1"), ("a", None))
 
 
+@pytest.mark.parametrize(("time", "error"), [(2**63, ValueError), (-1, ValueError), ("x", TypeError)])
+async def test_a_time_that_no_batch_can_hold_is_refused_alone(
+    address: str, new_name: NewName, time: Any, error: type[Exception]
+) -> None:
+    topic = new_name("orders")
+    async with Producer(address, linger_ms=50) as producer:
+        for is_open in (False, True):
+            if is_open:
+                before = await producer.send(topic, b"before", partition=0)
+            with pytest.raises(error):
+                await producer.send(topic, b"bad", partition=0, timestamp_ms=time)
+        after = await producer.send(topic, b"after", partition=0)
+        assert [(await each).offset for each in (before, after)] == [0, 1]
+
+
 async def test_records_keep_their_order_and_their_offsets(address: str, new_name: NewName) -> None:
     topic = new_name("orders")
     async with Producer(address, linger_ms=0, batch_size=1_000) as producer:

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 import barnabas
 from barnabas.cli.main import cli
-from barnabas.client.tables.read import TopicTable, read
+from barnabas.client import Producer
+from barnabas.client.tables.read import TopicTable, _Reading, read
 from tests.scenario.consumer.conftest import PATIENCE_S, Bench
 from tests.scenario.consumer.test_consumer import numbered
 
@@ -77,6 +78,23 @@ async def test_a_bounded_read(bench: Bench) -> None:
         assert len(table(bench).to_pandas()) == 20
 
     await asyncio.to_thread(check)
+
+
+async def test_a_bounded_read_ends_behind_the_marker_of_a_transaction(bench: Bench) -> None:
+    await bench.create(1)
+    async with Producer(bench.bootstrap, transactional_id=bench.topic) as producer:
+        async with producer.transaction():
+            for value in numbered(5):
+                await producer.send(bench.topic, value)
+    reading = await _Reading.begin(table(bench))
+    values: list[bytes] = []
+    try:
+        async with asyncio.timeout(PATIENCE_S / 4):
+            while (found := await reading.next()) is not None:
+                values += [value for batch in found for value in batch.column("value").to_pylist()]
+    finally:
+        await reading.close()
+    assert values == numbered(5)
 
 
 async def test_polars_and_duckdb(bench: Bench) -> None:

@@ -227,15 +227,17 @@ class Consumer:
                 return
             await self._engine.wait(left_ms)
 
-    async def take_batches(self, max_bytes: int) -> BatchesOfPartition:
-        """Undecoded batches of one partition, when there are some."""
+    async def take_batches(self, max_bytes: int, timeout_ms: float) -> BatchesOfPartition | None:
+        """Undecoded batches of one partition. None when `timeout_ms` passes without any."""
+        deadline_ms = self._engine.clock.monotonic_ms() + timeout_ms
         while True:
             await self._engine.attend()
             taken = self._hand.take_batches(max_bytes)
             self._engine.fetching.pump()
-            if taken is not None:
+            left_ms = deadline_ms - self._engine.clock.monotonic_ms()
+            if taken is not None or left_ms <= 0:
                 return taken
-            await self._engine.wait(math.inf)
+            await self._engine.wait(left_ms)
 
     @property
     def clock(self) -> Clock:

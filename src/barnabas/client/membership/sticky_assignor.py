@@ -10,6 +10,7 @@ The result is balanced in Kafka's sense: no single move makes two members more e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 from barnabas.core.ids import TopicPartition
 
@@ -64,37 +65,49 @@ def balanced(
 def _even_out(
     shares: dict[str, set[TopicPartition]], readers: Mapping[str, Sequence[str]], rank: Mapping[str, int]
 ) -> None:
+    groups = {topic: tuple(eligible) for topic, eligible in readers.items()}
+    movable = {member: _by_readers(share, groups) for member, share in shares.items()}
     # Each move lowers the sum of squares, so that the loop ends.
     while True:
         for giver in sorted(shares, key=lambda member: (-len(shares[member]), rank[member])):
-            move = _move_from(giver, shares, readers, rank)
+            move = _move_from(giver, shares, movable[giver], rank)
             if move is not None:
-                partition, taker = move
-                shares[giver].discard(partition)
-                shares[taker].add(partition)
+                group, taker = move
+                entry = heappop(movable[giver][group])
+                heappush(movable[taker].setdefault(group, []), entry)
+                shares[giver].discard(entry[1])
+                shares[taker].add(entry[1])
                 break
         else:
             return
 
 
+def _by_readers(
+    share: set[TopicPartition], groups: Mapping[str, tuple[str, ...]]
+) -> dict[tuple[str, ...], list[tuple[int, TopicPartition]]]:
+    """Heaps of the partitions of a share by the readers of their topics, the one to move next first."""
+    found: dict[tuple[str, ...], list[tuple[int, TopicPartition]]] = {}
+    for partition in share:
+        found.setdefault(groups[partition.topic], []).append((-partition.partition, partition))
+    for heap in found.values():
+        heapify(heap)
+    return found
+
+
 def _move_from(
     giver: str,
     shares: Mapping[str, set[TopicPartition]],
-    readers: Mapping[str, Sequence[str]],
+    movable: Mapping[tuple[str, ...], list[tuple[int, TopicPartition]]],
     rank: Mapping[str, int],
-) -> tuple[TopicPartition, str] | None:
+) -> tuple[tuple[str, ...], str] | None:
+    """Readers of the partition to move, and the one of them that takes it."""
     size = len(shares[giver])
-    best: tuple[int, int, TopicPartition, str] | None = None
-    least: dict[str, str] = {}
-    for partition in shares[giver]:
-        topic = partition.topic
-        if topic not in least:
-            least[topic] = min(readers[topic], key=lambda member: (len(shares[member]), rank[member]))
-        taker = least[topic]
-        room = size - len(shares[taker])
-        if room < 2:
+    best: tuple[int, tuple[int, TopicPartition], tuple[str, ...], str] | None = None
+    for group, heap in movable.items():
+        if not heap:
             continue
-        candidate = (-room, -partition.partition, partition, taker)
-        if best is None or candidate < best:
-            best = candidate
-    return None if best is None else (best[2], best[3])
+        taker = min(group, key=lambda member: (len(shares[member]), rank[member]))
+        room = size - len(shares[taker])
+        if room >= 2 and (best is None or (-room, heap[0]) < best[:2]):
+            best = (-room, heap[0], group, taker)
+    return None if best is None else best[2:]

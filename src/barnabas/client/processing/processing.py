@@ -114,7 +114,7 @@ class Processing:
             if self._failure is None:
                 self._is_ending = True
                 self._lanes.drop_queued(frozenset(self._ledgers))
-                await self._drain(list(self._tasks.values()))
+                await self._drain(frozenset(self._ledgers))
         finally:
             self._is_ending = True
             if watcher is not None:
@@ -152,13 +152,31 @@ class Processing:
     def _take(self, record: AnyRecord) -> None:
         at = record.topic_partition
         ledger = self._ledgers.get(at)
-        if ledger is None or not ledger.follows(record.offset):
-            # A new partition, or a position that was reset to an earlier offset.
-            start = self._source.start_of(at)
-            self._lanes.drop_queued(frozenset((at,)))
-            ledger = self._ledgers[at] = OffsetLedger(min(start.offset, record.offset), start.metadata)
+        if ledger is None:
+            ledger = self._ledgers[at] = self._first_ledger(at, record.offset)
+        elif not ledger.follows(record.offset):
+            ledger = self._ledgers[at] = self._ledger_after_jump(at, record.offset, ledger)
         if ledger.take(record.offset):
             self._lanes.add(Job(at, record, ledger))
+
+    def _first_ledger(self, at: TopicPartition, offset: int) -> OffsetLedger:
+        start = self._source.start_of(at)
+        if start.offset <= offset:
+            return OffsetLedger(start.offset, start.metadata)
+        # The position was reset below the committed offset, and the runs count from that one.
+        return OffsetLedger(offset)
+
+    def _ledger_after_jump(self, at: TopicPartition, offset: int, before: OffsetLedger) -> OffsetLedger:
+        """Ledger of a partition whose position jumped back: records from `offset` on are taken again.
+
+        Those below it are not, so that their jobs stay and hold the commit back.
+        """
+        ledger = before.cut(offset)
+        self._lanes.drop_queued(frozenset((at,)), offset)
+        for job in self._lanes.jobs_of(at):
+            if job.record.offset < offset:
+                job.ledger = ledger
+        return ledger
 
     def _start_jobs(self) -> None:
         loop = asyncio.get_running_loop()
@@ -243,11 +261,12 @@ class Processing:
 
     async def release(self, partitions: frozenset[TopicPartition]) -> None:
         """Finish what runs on these partitions, within the drain time, and drop what is queued."""
-        running = self._lanes.drop_queued(partitions)
-        late = await self._drain([self._tasks[job] for job in running if job in self._tasks])
+        self._lanes.drop_queued(partitions)
+        await self._drain(partitions)
+        self._lanes.drop_queued(partitions)  # a record that failed meanwhile waits for another attempt
+        late = self._forget_tasks(partitions)
         if late:
             logger.warning("%d handlers are cancelled: their partitions go to another member", len(late))
-        self._forget_tasks(partitions)
         await self._cancel(late)
         await self._previous_commit()
 
@@ -300,13 +319,15 @@ class Processing:
         except Exception as error:  # noqa: BLE001 - the next commit repeats it
             logger.warning("the commit of processed records failed: %s", error)
 
-    async def _drain(self, tasks: list[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
-        """Wait for handlers, within the drain time; returns those that are late."""
-        if not tasks:
-            return []
-        _, late = await asyncio.wait(tasks, timeout=self._options.drain_ms / 1_000)
-        await asyncio.sleep(0)  # their outcomes are noted by callbacks
-        return list(late)
+    async def _drain(self, partitions: frozenset[TopicPartition]) -> None:
+        """Wait for handlers, and for the dead letters of those that fail, within the drain time."""
+        deadline_ms = self._clock.monotonic_ms() + self._options.drain_ms
+        while tasks := [task for job, task in self._tasks.items() if job.at in partitions]:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            await asyncio.wait(tasks, timeout=left_ms / 1_000)
+            await asyncio.sleep(0)  # their outcomes are noted by callbacks
 
     async def _cancel(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:

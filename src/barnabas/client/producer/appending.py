@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from operator import index
+from typing import Final
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.config.settings import ProducerSettings
@@ -26,6 +28,8 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidPartitions, KafkaError, MessageTooLarge, RequestTimedOut
 from barnabas.core.ids import Randomness
 from barnabas.records.appender import RECORD_OVERHEAD_BYTES_MAX, record_bytes_max
+
+TIMESTAMP_MAX: Final = 2**63 - 1
 
 
 class Appending:
@@ -79,6 +83,8 @@ class Appending:
         timestamp_ms: int | None,
     ) -> Delivery | None:
         """Add a record to a batch at once; None where the caller must wait."""
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
         target = self._targets.get(topic)
         if target is None:
             return None
@@ -124,7 +130,7 @@ class Appending:
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
         try:
-            index = self._accumulator.append(batch, key, value, headers, timestamp_ms)
+            position = self._accumulator.append(batch, key, value, headers, timestamp_ms)
         except TypeError:
             _check_bytes(key, value)
             raise
@@ -134,7 +140,7 @@ class Appending:
         sticky = target.sticky
         if is_chosen and sticky is not None and sticky.partition == batch.topic_partition.partition:
             sticky.produced(size_bytes, batch_is_full=batch.is_closed)
-        return Delivery(batch, index, timestamp_ms)
+        return Delivery(batch, position, timestamp_ms)
 
     def _open(self, target: TargetTopic, partition: int, reserved_bytes: int) -> ProducerBatch:
         queue = target.queues[partition]
@@ -269,6 +275,12 @@ def _closed() -> ClientClosed:
 def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    """Refuse a time before a batch has it: a batch that cannot be encoded fails all of its records."""
+    if not 0 <= index(timestamp_ms) <= TIMESTAMP_MAX:
+        raise ValueError(f"the timestamp is {timestamp_ms}, not between 0 and {TIMESTAMP_MAX}")
 
 
 def _check_bytes(key: object, value: object) -> None:

@@ -64,6 +64,7 @@ class Sending:
         self._tasks = Tasks()
         self._connecting: set[int] = set()
         self._is_identifying = False
+        self._id_refusals = 0
         self._is_stopped = False
 
     def start(self) -> None:
@@ -156,27 +157,27 @@ class Sending:
             self.wake()
 
     def _identify(self) -> None:
-        if not self._is_identifying:
+        if not self._is_identifying and self._sender.has_waiting:
             self._is_identifying = True
             self._tasks.start(self._get_id())
 
     async def _get_id(self) -> None:
-        """Get a producer id. A refusal fails the records that wait for it; the next ones ask again."""
-        attempts = 0
+        """Ask once for a producer id. A refusal fails the records that wait for it; later ones ask again,
+        after a pause.
+        """
         try:
-            while True:
-                try:
-                    found = await self._cluster.run(idempotent_id())
-                except (KafkaError, ClusterUnreachable) as error:
-                    if isinstance(error, KafkaError) and not error.retriable:
-                        self._sender.abort_all(error)
-                        return
-                    logger.info("no producer id yet: %s", error)
-                    await asyncio.sleep(self._backoff.after_ms(attempts) / 1_000)
-                    attempts += 1
-                else:
-                    self._state.set_id(*found)
-                    return
+            found = await self._cluster.run(idempotent_id())
+        except (KafkaError, ClusterUnreachable) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                self._sender.abort_all(error)
+            else:
+                logger.info("no producer id yet: %s", error)
+            pause_ms = self._backoff.after_ms(self._id_refusals)
+            self._id_refusals += 1
+            await asyncio.sleep(pause_ms / 1_000)
+        else:
+            self._id_refusals = 0
+            self._state.set_id(*found)
         finally:
             self._is_identifying = False
             self.wake()

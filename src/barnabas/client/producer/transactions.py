@@ -151,13 +151,16 @@ class Transactions:
         state = self.state
         if state.is_begun_at_coordinator:
             ended = await self._ask(
-                end_transaction(self._cluster.state, self._name, self._identity, state.version, commit=commit)
+                end_transaction(
+                    self._cluster.state, self._name, self._identity, state.version, commit=commit
+                ),
+                is_end=True,
             )
             if ended != self._identity:
                 self._producer.set_id(*ended)
         if state.needs_new_epoch:
             raised = transactional_id(self._cluster.state, self._name, self._timeout_ms, self._identity)
-            self._producer.set_id(*await self._ask(raised))
+            self._producer.set_id(*await self._ask(raised, is_end=True))
         state.ended()
 
     def _raise_failure(self) -> None:
@@ -166,13 +169,13 @@ class Transactions:
             assert self.state.error is not None
             raise self.state.error
 
-    async def _ask(self, steps: Steps[T]) -> T:
+    async def _ask(self, steps: Steps[T], *, is_end: bool = False) -> T:
         """Drive a conversation. A failure that a repeated call cannot change becomes the state's error."""
         try:
             return await self._cluster.run(steps)
         except KafkaError as error:
             if not error.retriable:
-                self.state.request_failed(error)
+                self.state.request_failed(error, is_end=is_end)
                 if self.state.is_fatal:
                     self._sender.abort_all(error)
             raise

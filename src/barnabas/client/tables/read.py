@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+ROUND_MS: Final = 50
+"""Time between two looks at the positions: the marker of a transaction moves one, and gives no batch."""
 
 
 class TopicTable:
@@ -111,11 +113,9 @@ class _Reading:
     async def next(self) -> list[pa.RecordBatch] | None:
         """Batches of the next answer; None at the end."""
         while self._ends:
-            taken = await self._consumer.take_batches(ARROW_BYTES)
-            end = self._ends.get(taken.at)
-            if end is None:
-                continue
-            found = list(self._table._decode(taken, end))
+            taken = await self._consumer.take_batches(ARROW_BYTES, ROUND_MS)
+            end = None if taken is None else self._ends.get(taken.at)
+            found = [] if taken is None or end is None else list(self._table._decode(taken, end))
             await self._finish()
             if found:
                 return found

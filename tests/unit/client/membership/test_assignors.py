@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.client.membership.assignors import ASSIGNORS, Assignment, MemberSubscription
 from barnabas.client.membership.classic_messages import decode_sticky, encode_sticky
+from barnabas.client.membership.sticky_assignor import _even_out
 from barnabas.core.ids import TopicPartition
 
 
@@ -111,3 +113,26 @@ def test_sticky_moves_no_more_than_balance_needs(count: int, before: int, after:
     kept = sum(len(set(first.get(member, ())) & set(share)) for member, share in second.items())
     possible = sum(min(len(first.get(member, ())), len(share)) for member, share in second.items())
     assert kept == possible
+
+
+class CountedShare(set[TopicPartition]):
+    """Share that counts the partitions that were looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for each in super().__iter__():
+            CountedShare.looks += 1
+            yield each
+
+
+def test_sticky_looks_at_each_partition_once_whatever_moves() -> None:
+    count = 1_000
+    CountedShare.looks = 0
+    shares: dict[str, set[TopicPartition]] = {
+        "m1": CountedShare(TopicPartition("t", number) for number in range(count)),
+        "m2": CountedShare(),
+    }
+    _even_out(shares, {"t": ["m1", "m2"]}, {"m1": 0, "m2": 1})
+    assert len(shares["m1"]) == len(shares["m2"]) == count // 2
+    assert CountedShare.looks == count

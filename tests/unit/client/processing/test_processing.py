@@ -12,7 +12,7 @@ import pytest
 from barnabas.client.core.client_errors import DeserializationFailed
 from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.extensions.records import Header, Record
-from barnabas.client.processing.core.finished_runs import decode_runs
+from barnabas.client.processing.core.finished_runs import decode_runs, encode_runs
 from barnabas.client.processing.core.offset_ledger import UNFINISHED_MAX
 from barnabas.client.processing.core.retry_policy import Retry
 from barnabas.client.processing.processing import Handler, Processing, ProcessOptions
@@ -362,3 +362,95 @@ async def test_a_position_that_jumps_back_begins_a_new_ledger() -> None:
     await log.processing(handle).run(seen.stop)
     assert seen.offsets == [0, 1, 2, 3, 4, 5, 3, 4, 5]
     assert log.committed == CommittedOffset(6)
+
+
+async def test_a_position_below_the_committed_offset_skips_nothing() -> None:
+    log, seen = Log(30), Seen(30)
+    log.start = CommittedOffset(100, encode_runs(100, [(105, 115)]))
+    async with asyncio.timeout(10):
+        await log.processing(seen.add).run(seen.stop)
+    assert sorted(seen.offsets) == list(range(30))
+    assert log.committed == CommittedOffset(30)
+
+
+async def test_a_jump_back_keeps_the_records_below_it() -> None:
+    log, seen, gate = Log(6, keys=2), Seen(6), asyncio.Event()
+
+    async def handle(record: Record[Any, Any]) -> None:
+        await gate.wait()
+        seen.add(record)
+
+    work = log.processing(handle)
+    running = asyncio.create_task(work.run(seen.stop))
+    async with asyncio.timeout(10):
+        await until(lambda: work.offsets() == {AT: CommittedOffset(0)} and log.position == 6)
+        log.position = 4
+        log.wake()
+        await until(lambda: log.position == 6)
+        assert work.offsets()[AT] == CommittedOffset(0), "records that run or wait are not done"
+        gate.set()
+        await running
+    assert seen.by_key == {b"0": [0, 2, 4], b"1": [1, 3, 5]}
+    assert log.committed == CommittedOffset(6)
+
+
+async def given_up(log: Log, work: Processing, began: Callable[[], bool], gate: asyncio.Event) -> None:
+    """Release the partition while a handler runs, which then goes on; nothing of it is fetched afterwards."""
+    running = asyncio.create_task(work.run(None))
+    await until(began)
+    releasing = asyncio.create_task(work.release(frozenset({AT})))
+    await asyncio.sleep(0)
+    gate.set()
+    await releasing
+    work.released(frozenset({AT}))
+    log.records = []
+    log.wake()
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+        log.wake()
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+async def test_a_record_is_not_tried_again_after_its_partition_was_given_up() -> None:
+    log, gate = Log(3), asyncio.Event()
+    calls: list[int] = []
+
+    async def handle(record: Record[Any, Any]) -> None:
+        calls.append(record.offset)
+        await gate.wait()
+        raise ValueError("no")
+
+    work = log.processing(handle, retry=Retry(5, first_ms=1), order="partition")
+    await given_up(log, work, lambda: bool(calls), gate)
+    assert calls == [0]
+
+
+@pytest.mark.parametrize(("drain_ms", "letters"), [(10_000, 1), (20, 0)])
+async def test_a_dead_letter_is_awaited_before_its_partition_is_given_up(drain_ms: int, letters: int) -> None:
+    log, gate = Log(1), asyncio.Event()
+    calls: list[int] = []
+    ends: list[str] = []
+    accepts = asyncio.Event()
+    if letters:
+        accepts.set()
+
+    async def publish(*letter: object) -> None:
+        try:
+            await asyncio.sleep(0.001)
+            await accepts.wait()
+            ends.append("written")
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    async def handle(record: Record[Any, Any]) -> None:
+        calls.append(record.offset)
+        await gate.wait()
+        raise ValueError("no")
+
+    options = ProcessOptions(dead_letters="dead", drain_ms=drain_ms)
+    work = Processing(log, handle, options, SystemClock(), publish)
+    await given_up(log, work, lambda: bool(calls), gate)
+    assert ends == ["written" if letters else "cancelled"]

@@ -334,6 +334,20 @@ def test_new_batches_wait_until_an_expired_one_is_resolved() -> None:
     assert world.state.epoch == 0, "the answer shows that the broker has the expired batch"
 
 
+def test_a_batch_behind_an_expired_one_goes_in_the_same_run() -> None:
+    world = World(delivery_timeout_ms=1_000)
+    world.refuse = lambda _at, _batch: NotEnoughReplicas("few")
+    fill(world, 1)
+    turn(world)
+    world.clock.advance(500)
+    fill(world, 1)
+    world.refuse = lambda _at, _batch: None
+    world.clock.advance(500)
+    (request,) = world.run()
+    assert isinstance(world.sent[0][0].error, RequestTimedOut)
+    assert request.batches == [world.sent[1][0]]
+
+
 def test_retries_end_at_their_number() -> None:
     world = World(options=SenderOptions(retries=2))
     world.refuse = lambda _at, _batch: NotEnoughReplicas("few")

@@ -14,6 +14,7 @@ from barnabas.core.errors import (
     KafkaError,
     OutOfOrderSequenceNumber,
     ProducerFenced,
+    TopicAuthorizationFailed,
     UnknownProducerId,
 )
 from barnabas.core.ids import TopicPartition
@@ -97,6 +98,26 @@ def test_records_that_fail_during_an_abort_change_nothing() -> None:
     state.begin_abort()
     state.batch_failed(InvalidRecord())
     assert state.status is S.ABORTING
+
+
+def test_a_partition_that_is_refused_during_an_abort_leaves_the_producer_usable() -> None:
+    state = begun(1)
+    state.maybe_add(AT)
+    state.begin_abort()
+    state.request_failed(TopicAuthorizationFailed("orders"))
+    assert state.status is S.ABORTING
+    state.ended()
+    state.begin()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_end"), [(ProducerFenced("newer"), False), (TopicAuthorizationFailed("orders"), True)]
+)
+def test_an_abort_that_cannot_end_makes_the_producer_unusable(error: KafkaError, is_end: bool) -> None:
+    state = begun(1)
+    state.begin_abort()
+    state.request_failed(error, is_end=is_end)
+    assert state.is_fatal
 
 
 def test_partitions_are_added_first_with_protocol_1() -> None:

@@ -119,13 +119,24 @@ class Lanes:
                 lane.is_busy = False
                 self._ready.append(job.lane)
 
-    def drop_queued(self, partitions: frozenset[TopicPartition]) -> list[Job]:
-        """Drop the jobs of these partitions that do not run; returns those that run."""
+    def jobs_of(self, at: TopicPartition) -> Iterator[Job]:
+        """Jobs of a partition, those that run among them."""
+        for lane in self._lanes.values():
+            if lane.jobs[0].at == at:
+                yield from lane.jobs
+
+    def drop_queued(self, partitions: frozenset[TopicPartition], first_offset: int = 0) -> list[Job]:
+        """Drop the jobs from `first_offset` on that do not run; returns those that run."""
         running = [job for job in self.running if job.at in partitions]
         for name, lane in list(self._lanes.items()):
-            if lane.jobs and lane.jobs[0].at in partitions:
-                if lane.jobs[0] in self.running:
-                    lane.jobs = deque([lane.jobs[0]])
-                else:
-                    del self._lanes[name]
+            if lane.jobs[0].at not in partitions:
+                continue
+            first = lane.jobs[0]
+            kept = (job for job in lane.jobs if job in self.running or job.record.offset < first_offset)
+            lane.jobs = deque(kept)
+            if not lane.jobs:
+                del self._lanes[name]
+            elif lane.jobs[0] is not first:
+                lane.is_busy = False
+                self._ready.append(name)
         return running

@@ -76,6 +76,12 @@ class OffsetLedger:
         self._next = max(self._next, position)
         self._pass(self._next)
 
+    def cut(self, offset: int) -> OffsetLedger:
+        """Ledger for a position that jumped back to `offset`: what is not done below it stays so."""
+        ledger = OffsetLedger(offset)
+        ledger._unfinished = {each: None for each in self._unfinished if each < offset}
+        return ledger
+
     def finish(self, offset: int) -> None:
         """A record is done."""
         del self._unfinished[offset]

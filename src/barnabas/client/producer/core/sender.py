@@ -119,13 +119,18 @@ class Sender:
         self.wake_ms = math.inf
         """Time of the next call of `requests` at the latest."""
 
+    @property
+    def has_waiting(self) -> bool:
+        """True when records wait to be sent."""
+        return bool(self._accumulator.waiting)
+
     # --- requests ---
 
     def requests(self, can_send: Callable[[int], bool]) -> list[Outgoing]:
         """Requests to send now. `can_send` is asked once for each broker that has a batch ready."""
         now_ms = self._clock.monotonic_ms()
-        self._state.settle()
         self._expire(now_ms)
+        self._state.settle()  # after the expiry: batches behind an expired one may go in this run
         self._fail_with_transaction()
         ready = self._ready(now_ms)
         made: list[Outgoing] = []

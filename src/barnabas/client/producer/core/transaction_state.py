@@ -173,14 +173,14 @@ class TransactionState:
             self.needs_new_epoch = self.version < 2
             self._abortable(IllegalState(message))
 
-    def request_failed(self, error: Exception) -> None:
-        """A request to a coordinator has failed for good."""
+    def request_failed(self, error: Exception, *, is_end: bool = False) -> None:
+        """A request to a coordinator has failed for good; `is_end` when it was to end the transaction."""
         if isinstance(error, FATAL_ERRORS) or not isinstance(error, KafkaError):
             self.fail(error)
         elif self.status in (S.IN_TRANSACTION, S.COMMITTING, S.ABORTABLE_ERROR):
             self.needs_new_epoch = self.version < 2
             self._abortable(error)
-        else:
+        elif self.status is not S.ABORTING or is_end:  # the abort takes back what another request has left
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
