@@ -6,6 +6,7 @@ changes to one user succeed or none. Any broker takes them: each write is condit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -23,6 +24,7 @@ from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from barnabas.requests.bounded_loops import distinct, each
@@ -124,11 +126,13 @@ def _refused(
     request: AlterUserScramCredentialsRequest, error: KafkaError, _version: int
 ) -> Sliced[AlterUserScramCredentialsResponse]:
     """Give the error to every user of either array, once: clients expect a result for each."""
-    named = yield from distinct(chain(request.deletions, request.upsertions), lambda row: row.name)
+    rows: Iterable[ScramCredentialDeletion | ScramCredentialUpsertion]
+    rows = chain(request.deletions, request.upsertions)
+    names = (row.name for row in rows)
     results = yield from each(
-        named,
-        lambda row: AlterUserScramCredentialsResult(
-            user=row.name, error_code=error.code, error_message=error.message
+        (yield from distinct(names, str)),
+        lambda name: AlterUserScramCredentialsResult(
+            user=name, error_code=error.code, error_message=error.message
         ),
     )
     return AlterUserScramCredentialsResponse(results=results)

@@ -93,7 +93,7 @@ async def test_a_full_buffer_ends_the_wait_after_max_block(tmp_path: Path) -> No
     port = free_port()
     broker = BarnabasBroker(tmp_path / "data", port=port)
     producer = Producer(
-        f"127.0.0.1:{port}", buffer_memory=10_000, batch_size=2_000, max_block_ms=300, linger_ms=0
+        f"127.0.0.1:{port}", buffer_memory=10_000, batch_size=2_000, max_block_ms=2_000, linger_ms=0
     )
     with running(broker) as started:
         await producer.publish("orders", b"first")
