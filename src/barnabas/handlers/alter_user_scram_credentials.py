@@ -18,6 +18,7 @@ from barnabas.core.errors import (
     UnacceptableCredential,
     UnsupportedSaslMechanism,
 )
+from barnabas.core.limits import DECISION_ELEMENTS_MAX
 from barnabas.core.steps import Sliced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_user_scram_credentials import (
@@ -139,5 +140,8 @@ def _refused(
 
 
 ALTER_USER_SCRAM_CREDENTIALS = Api(
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle_alter_user_scram_credentials, refused=_refused
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    handle=handle_alter_user_scram_credentials,
+    elements_max=DECISION_ELEMENTS_MAX,
+    refused=_refused,
 )

@@ -151,15 +151,24 @@ async def test_users_and_quotas_are_kept(address: str, new_name: NewName) -> Non
     user = new_name("user")
     async with Admin(address) as admin:
         await admin.upsert_user_scram_credential(user, "secret", ScramMechanism.SHA_256)
-        users = {each.name: each.iterations for each in await admin.describe_user_scram_credentials()}
-        assert users[user] == {"SCRAM-SHA-256": 8_192}
+
+        # A broker of Apache Kafka learns of a change some moments after the controller has answered.
+        async def mechanisms() -> dict[str, int] | None:
+            listed = await admin.describe_user_scram_credentials()
+            return {each.name: each.iterations for each in listed}.get(user)
+
+        assert await eventually_async(mechanisms, "the user") == {"SCRAM-SHA-256": 8_192}
         await admin.delete_user_scram_credentials(user, [ScramMechanism.SHA_256])
         entity = {"user": user}
         await admin.alter_client_quotas(entity, {"producer_byte_rate": 1_000_000.0})
-        (found,) = await admin.describe_client_quotas(entity)
+        (found,) = await eventually_async(lambda: admin.describe_client_quotas(entity), "the quota")
         assert found.quotas == {"producer_byte_rate": 1_000_000.0}
         await admin.alter_client_quotas(entity, {"producer_byte_rate": None})
-        assert await admin.describe_client_quotas(entity) == []
+
+        async def is_gone() -> bool:
+            return not await admin.describe_client_quotas(entity)
+
+        assert await eventually_async(is_gone, "the removal of the quota")
 
 
 async def test_transactions_are_described_and_fenced(address: str, new_name: NewName) -> None:
