@@ -18,34 +18,46 @@ from barnabas.cli.support.exit_codes import EPILOG
 from barnabas.core.compiled import CODE
 
 COMMANDS = {
-    "start": ("barnabas.cli.commands.start:start", "Start a broker or a local cluster."),
-    "topic": ("barnabas.cli.commands.topic:topic", "Create, list, describe, alter and delete topics."),
-    "produce": ("barnabas.cli.commands.produce:produce", "Write lines of standard input to a topic."),
-    "consume": ("barnabas.cli.commands.consume:consume", "Print the records of a topic, and follow it."),
-    "sql": ("barnabas.cli.commands.sql:sql", "Run a query over topics."),
-    "records": ("barnabas.cli.commands.records:records", "Delete the oldest records of a topic."),
+    "start": ("barnabas.cli.commands.cluster.start:start", "Start a broker or a local cluster."),
+    "topic": ("barnabas.cli.commands.data.topic:topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("barnabas.cli.commands.data.produce:produce", "Write lines of standard input to a topic."),
+    "consume": ("barnabas.cli.commands.data.consume:consume", "Print the records of a topic, and follow it."),
+    "sql": ("barnabas.cli.commands.data.sql:sql", "Run a query over topics."),
+    "records": ("barnabas.cli.commands.data.records:records", "Delete the oldest records of a topic."),
     "group": (
-        "barnabas.cli.commands.group:group",
+        "barnabas.cli.commands.data.group:group",
         "List, describe and delete groups, and reset their offsets.",
     ),
-    "txn": ("barnabas.cli.commands.txn:txn", "List and describe transactions, and abort hanging ones."),
-    "config": ("barnabas.cli.commands.config:config", "Show and change settings of topics and brokers."),
-    "acl": ("barnabas.cli.commands.acl:acl", "Add, list and remove access rules (ACLs)."),
-    "quota": ("barnabas.cli.commands.quota:quota", "Show and set quotas of users, client ids and addresses."),
-    "token": ("barnabas.cli.commands.token:token", "Create, list, renew and expire delegation tokens."),
-    "user": ("barnabas.cli.commands.user:user", "Add, list and delete SCRAM users."),
+    "txn": ("barnabas.cli.commands.data.txn:txn", "List and describe transactions, and abort hanging ones."),
+    "config": (
+        "barnabas.cli.commands.cluster.config:config",
+        "Show and change settings of topics and brokers.",
+    ),
+    "acl": ("barnabas.cli.commands.security.acl:acl", "Add, list and remove access rules (ACLs)."),
+    "quota": (
+        "barnabas.cli.commands.cluster.quota:quota",
+        "Show and set quotas of users, client ids and addresses.",
+    ),
+    "token": (
+        "barnabas.cli.commands.security.token:token",
+        "Create, list, renew and expire delegation tokens.",
+    ),
+    "user": ("barnabas.cli.commands.security.user:user", "Add, list and delete SCRAM users."),
     "cluster": (
-        "barnabas.cli.commands.cluster:cluster",
+        "barnabas.cli.commands.cluster.cluster:cluster",
         "Show the state of the cluster, and decommission brokers.",
     ),
-    "reassign": ("barnabas.cli.commands.reassign:reassign", "Move partitions between brokers."),
-    "leader": ("barnabas.cli.commands.leader:leader", "Elect partition leaders."),
+    "reassign": ("barnabas.cli.commands.cluster.reassign:reassign", "Move partitions between brokers."),
+    "leader": ("barnabas.cli.commands.cluster.leader:leader", "Elect partition leaders."),
     "zookeeper": (
-        "barnabas.cli.commands.zookeeper:zookeeper",
+        "barnabas.cli.commands.cluster.zookeeper:zookeeper",
         "Run a ZooKeeper for a cluster on this machine.",
     ),
-    "log": ("barnabas.cli.commands.log:log", "Dump the files of a log."),
-    "pipeline": ("barnabas.cli.commands.pipeline:pipeline", "Run and manage data pipelines on Spark."),
+    "log": ("barnabas.cli.commands.data.log:log", "Dump the files of a log."),
+    "pipeline": (
+        "barnabas.cli.commands.pipelines.pipeline:pipeline",
+        "Run and manage data pipelines on Spark.",
+    ),
     "completion": ("barnabas.cli.main:completion", "Print the completion script of a shell."),
 }
 

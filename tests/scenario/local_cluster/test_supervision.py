@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("scripted_broker.py")
 
 RUN = """
 import sys
-from barnabas.cli.commands.start import _say
+from barnabas.cli.commands.cluster.start import _say
 from barnabas.localcluster.local_cluster import LocalCluster
 
 properties = {

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.commands.pipeline_run import OPEN_WINDOWS
+from barnabas.cli.commands.pipelines.pipeline_run import OPEN_WINDOWS
 from barnabas.cli.main import cli
 
 pytest.importorskip("pyspark", reason="Spark is not installed")

@@ -36,7 +36,7 @@ def test_what_would_undo_it_is_refused(tmp_path: Path, arguments: list[str], rea
 
 def test_a_missing_dependency_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
-        "barnabas.cli.commands.secure",
+        "barnabas.cli.commands.security.secure",
         "barnabas.localcluster.secure_setup",
         "barnabas.security.tls.authority",
     ):

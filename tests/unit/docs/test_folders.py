@@ -12,7 +12,6 @@ SOURCE = Path(__file__).parents[3] / "src"
 LISTINGS = {
     "barnabas.handlers": "one file for each API",
     "barnabas.protocol.messages": "one file for each API",
-    "barnabas.cli.commands": "one file for each command",
 }
 """Folders whose listing is a table of contents."""
 FILES_MAX = 15

@@ -1,1 +1,1 @@
-"""The commands of `barnabas`, one file for each."""
+"""Commands of `barnabas`, by subject, one file for each."""

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.commands.pipeline_spec import check_master, describe, load_file, master_option, state_option
+from barnabas.cli.commands.pipelines.pipeline_spec import (
+    check_master,
+    describe,
+    load_file,
+    master_option,
+    state_option,
+)
 from barnabas.cli.support.connection_hints import advice, login_is_missing
 from barnabas.cli.support.exit_codes import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.support.progress import Stages

@@ -24,7 +24,7 @@ from barnabas.core.optional_dependencies import install_command
 from barnabas.node.gc_tuning import collect_seldom
 
 if TYPE_CHECKING:
-    from barnabas.cli.commands.secure import Secured
+    from barnabas.cli.commands.security.secure import Secured
     from barnabas.config.broker_config import BrokerConfig
 
 _IDS = frozenset({"broker.id", "node.id"})
@@ -152,7 +152,7 @@ def _merged(file: dict[str, str], chosen: dict[str, str]) -> dict[str, str]:
 
 def _secured(properties: dict[str, str], *, is_cluster: bool) -> Secured:
     try:
-        from barnabas.cli.commands.secure import Secured  # noqa: PLC0415 - optional dependencies
+        from barnabas.cli.commands.security.secure import Secured  # noqa: PLC0415 - optional dependencies
     except ImportError as error:
         raise InvalidSettings(
             f"--secure needs {error.name}: install it with {install_command('security')}"

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from barnabas.cli.commands.pipeline_run import run
-from barnabas.cli.commands.pipeline_spec import (
+from barnabas.cli.commands.pipelines.pipeline_run import run
+from barnabas.cli.commands.pipelines.pipeline_spec import (
     beginning,
     check_master,
     describe,

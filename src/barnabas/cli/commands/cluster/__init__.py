@@ -1,0 +1,1 @@
+"""Commands that start brokers, and commands on brokers and the cluster."""

@@ -1,0 +1,1 @@
+"""Commands on topics, their records, and the groups and transactions that use them."""

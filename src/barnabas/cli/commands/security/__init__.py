@@ -1,0 +1,1 @@
+"""Commands on users, access rules, delegation tokens, and files of `--secure`."""
