@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.consumer.listener import RebalanceListener
     from barnabas.client.core.client_errors import (
+        BackgroundFailed,
         ClientClosed,
         CommitFailed,
         DeserializationFailed,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Admin": "barnabas.client.admin.admin",
     "ClientClosed": "barnabas.client.core.client_errors",
+    "BackgroundFailed": "barnabas.client.core.client_errors",
     "CommitFailed": "barnabas.client.core.client_errors",
     "CommittedOffset": "barnabas.client.core.offsets",
     "Consumer": "barnabas.client.consumer.consumer",
@@ -83,6 +85,7 @@ _PLACES = {
 
 __all__ = [
     "Admin",
+    "BackgroundFailed",
     "ClientClosed",
     "ClusterUnreachable",
     "CommitFailed",

@@ -4,8 +4,9 @@
 - After a failure the address rests: `reconnect.backoff.ms`, doubled up to `reconnect.backoff.max.ms`, spread
   by 20 %. A call during the rest waits for its end. `ready(addresses)` orders addresses by that end.
 - The time limit of an attempt doubles too, up to `socket.connection.setup.timeout.max.ms`.
-- A lane is a connection of its own to the same broker. Answers come in the order of requests, so a heartbeat
-  on the lane of a long Fetch would wait behind it: coordinators have the lane `COORDINATOR`.
+- A lane is a connection of its own to the same broker. Answers come in the order of requests, so a request
+  behind a long Fetch waits for it. Heartbeats and commits have the lane `COORDINATOR`; requests that brokers
+  hold back on purpose have the lanes `FETCH` and `JOINING`, and no other request is sent there.
 - `close` ends attempts and channels, and leaves no task behind.
 """
 
@@ -27,7 +28,12 @@ from barnabas.core.ids import Randomness
 
 DATA: Final = "data"
 COORDINATOR: Final = "coordinator"
-"""Lanes."""
+FETCH: Final = "fetch"
+JOINING: Final = "joining"
+"""Lanes. JOINING is for requests that wait for a rebalance."""
+
+_HELD_BACK: Final = frozenset({FETCH, JOINING})
+"""Lanes whose answers may take as long as `fetch.max.wait.ms` or a rebalance."""
 
 NEVER_IDLE_MS: Final = -1
 
@@ -103,7 +109,12 @@ class Connections:
         return None if channel is None or channel.is_closed else channel
 
     def open_channels(self) -> list[Channel]:
-        return [channel for channel in self._channels.values() if not channel.is_closed]
+        """Open channels on which an answer comes at once."""
+        return [
+            channel
+            for (_, lane), channel in self._channels.items()
+            if lane not in _HELD_BACK and not channel.is_closed
+        ]
 
     def ready(self, addresses: Iterable[Endpoint]) -> list[Endpoint]:
         """Addresses, the one whose rest ends first at the front."""

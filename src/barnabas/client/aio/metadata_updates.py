@@ -18,6 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
+from barnabas.client.aio.background import OnFailure, background_task
 from barnabas.client.config.settings import ClientSettings
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.retries import BACKOFF
@@ -68,15 +69,23 @@ class MetadataUpdates:
         self._forget_brokers = forget_brokers
         self._requested = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._on_failure: OnFailure | None = None
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: Exception | None = None
         """Reason of the last failed update."""
         self._fails_since_ms: float | None = None
 
-    def start(self) -> None:
-        """Start the task, once."""
+    def start(self, on_failure: OnFailure | None = None) -> None:
+        """Start the task, once. `on_failure` receives an unexpected error, as the waiting callers do."""
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._on_failure = on_failure
+            self._task = background_task(self._run(), self._ended)
+
+    def _ended(self, error: BaseException) -> None:
+        logger.error("metadata: the updates of this client have ended: %r", error)
+        self._wake(error)
+        if self._on_failure is not None:
+            self._on_failure(error)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -154,7 +163,7 @@ class MetadataUpdates:
         ):
             self._wake(error)
 
-    def _wake(self, error: Exception | None) -> None:
+    def _wake(self, error: BaseException | None) -> None:
         for waiter in self._waiters:
             if waiter.done():
                 continue

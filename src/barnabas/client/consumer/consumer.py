@@ -16,15 +16,15 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from barnabas.client.aio.connections import Connect, connect_by_socket
 from barnabas.client.config.settings import ConsumerSettings
 from barnabas.client.consumer.arrow_decoding import ARROW_BYTES, arrow_decoder
-from barnabas.client.consumer.core.handing_out import AnyRecord, BatchesOfPartition
+from barnabas.client.consumer.core.handing_out import BatchesOfPartition
 from barnabas.client.consumer.core.positions import Need
 from barnabas.client.consumer.core.reset_strategy import TO_EARLIEST, TO_LATEST
 from barnabas.client.consumer.engine import CLOSE_TIMEOUT_MS, ConsumerEngine
@@ -33,9 +33,11 @@ from barnabas.client.consumer.process_source import LetterWriter, ProcessSource
 from barnabas.client.core.client_errors import IllegalState
 from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
 from barnabas.client.extensions.interceptors import ConsumerInterceptor
+from barnabas.client.extensions.records import Key, Record, Value
+from barnabas.client.extensions.serializers import DeserializeWith
 from barnabas.client.processing.core.lanes import Order
 from barnabas.client.processing.core.retry_policy import NO_RETRY, Retry
-from barnabas.client.processing.processing import DRAIN_MS, Handler, Processing, ProcessOptions
+from barnabas.client.processing.processing import DRAIN_MS, Processing, ProcessOptions
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidGroupId
 from barnabas.core.ids import Randomness, TopicPartition
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Consumer:
+class Consumer(Generic[Key, Value]):
     def __init__(
         self,
         config: str | Sequence[str] | Mapping[str, Any] | None = None,
@@ -55,6 +57,8 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
+        key_deserializer: DeserializeWith[Key] | None = None,
+        value_deserializer: DeserializeWith[Value] | None = None,
         file: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
@@ -64,10 +68,14 @@ class Consumer:
     ) -> None:
         """`config` has the bootstrap servers, or Kafka's properties. Settings come as keywords too, with `_`
         for each dot, from a properties `file`, or from variables (`environment=os.environ`). `group` is
-        `group.id`.
+        `group.id`. The types of key and value follow the deserializers that are functions or objects.
         """
         if group is not None:
             keywords["group_id"] = group
+        if key_deserializer is not None:
+            keywords["key_deserializer"] = key_deserializer
+        if value_deserializer is not None:
+            keywords["value_deserializer"] = value_deserializer
         self._engine = ConsumerEngine(
             ConsumerSettings.given(config, file=file, environment=environment, keywords=keywords),
             listener=listener,
@@ -159,7 +167,7 @@ class Consumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> AnyRecord:
+    async def __anext__(self) -> Record[Key, Value]:
         hand = self._hand
         index = hand.index
         if index < len(hand.slice) and not hand.attention:
@@ -176,11 +184,13 @@ class Consumer:
             self._engine.fetching.pump()  # the last chunk is done: its broker may be asked again
             await self._engine.wait(math.inf)
 
-    async def get_one(self) -> AnyRecord:
+    async def get_one(self) -> Record[Key, Value]:
         """The next record."""
         return await self.__anext__()
 
-    async def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[AnyRecord]:
+    async def poll(
+        self, *, timeout_ms: float = 0, max_records: int | None = None
+    ) -> list[Record[Key, Value]]:
         """Records of any partitions, in order within each. None when `timeout_ms` passes without any."""
         deadline_ms = self._engine.clock.monotonic_ms() + timeout_ms
         while True:
@@ -194,9 +204,9 @@ class Consumer:
 
     async def get_many(
         self, *, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[AnyRecord]]:
+    ) -> dict[TopicPartition, list[Record[Key, Value]]]:
         """Records by partition. None when `timeout_ms` passes without any."""
-        found: dict[TopicPartition, list[AnyRecord]] = {}
+        found: dict[TopicPartition, list[Record[Key, Value]]] = {}
         for record in await self.poll(timeout_ms=timeout_ms, max_records=max_records):
             found.setdefault(record.topic_partition, []).append(record)
         return found
@@ -245,7 +255,7 @@ class Consumer:
 
     async def process(
         self,
-        handler: Handler,
+        handler: Callable[[Record[Key, Value]], object],
         *,
         concurrency: int = 64,
         order: Order = "key",
@@ -300,12 +310,15 @@ class Consumer:
         """
         self._engine.check_open()
         if offsets is None:
-            return await self._engine.commit_positions(self._timeout_ms)
+            committed = await self._engine.commit_positions(self._timeout_ms)
+            self._hand.committed(committed)
+            return committed
         wanted = {
             TopicPartition(*at): each if isinstance(each, CommittedOffset) else CommittedOffset(each)
             for at, each in offsets.items()
         }
         await self._engine.commit(wanted, self._timeout_ms)
+        self._hand.committed(wanted)
         return wanted
 
     async def committed(
@@ -331,6 +344,7 @@ class Consumer:
         self._hand.settle()
         deadline_ms = self._engine.clock.monotonic_ms() + self._timeout_ms
         while not state.has_position and self._engine.clock.monotonic_ms() < deadline_ms:
+            self._engine.check_working()
             if self._engine.updates.errors:
                 raise self._engine.updates.errors.popleft()
             self._engine.updates.wake()

@@ -13,10 +13,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Final
 
+from barnabas.client.aio.background import OnFailure, background_task
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.connections import COORDINATOR
+from barnabas.client.aio.connections import COORDINATOR, JOINING
 from barnabas.client.core.cluster_state import GROUP
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.membership.interface import Ask, Membership
@@ -26,9 +26,6 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest
 from barnabas.protocol.schema.message import Message
 
 logger = logging.getLogger(__name__)
-
-JOINING: Final = "joining"
-"""Lane of requests that wait for a rebalance."""
 
 
 class Coordination:
@@ -41,6 +38,7 @@ class Coordination:
         on_event: Callable[[], None],
         on_metadata_wanted: Callable[[], None],
         has_taken: Callable[[], bool],
+        on_failure: OnFailure,
     ) -> None:
         """`has_taken` says whether the application took records since the last call."""
         self.member = member
@@ -49,6 +47,7 @@ class Coordination:
         self._on_event = on_event
         self._on_metadata_wanted = on_metadata_wanted
         self._has_taken = has_taken
+        self._on_failure = on_failure
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._asking: tuple[asyncio.Task[Message], Ask] | None = None
@@ -56,7 +55,7 @@ class Coordination:
 
     def start(self) -> None:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = background_task(self._run(), self._on_failure)
 
     def wake(self) -> None:
         self._woken.set()
@@ -70,7 +69,7 @@ class Coordination:
             self._asking[0].cancel()
         self.wake()
         self._became_out.clear()
-        if self._task is None or self.member.is_out:
+        if self._task is None or self._task.done() or self.member.is_out:
             return
         try:
             async with asyncio.timeout(timeout_ms / 1_000):

@@ -34,7 +34,7 @@ from barnabas.client.consumer.fetching import Fetching
 from barnabas.client.consumer.listener import RebalanceListener
 from barnabas.client.consumer.offset_queries import OffsetQueries
 from barnabas.client.consumer.position_updates import PositionUpdates
-from barnabas.client.core.client_errors import ClientClosed, CommitFailed, IllegalState
+from barnabas.client.core.client_errors import BackgroundFailed, ClientClosed, CommitFailed, IllegalState
 from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.extensions.interceptors import ConsumerInterceptor, ConsumerInterceptors
@@ -106,6 +106,8 @@ class ConsumerEngine:
         self._auto_commit_ms = 0.0
         self._auto_commit: asyncio.Task[None] | None = None
         self._coordination: Coordination | None = None
+        self._failure: BaseException | None = None
+        """Error that ended a background task."""
 
     # --- life ---
 
@@ -150,6 +152,7 @@ class ConsumerEngine:
             self.plans,
             on_arrival=self._arrived.set,
             on_positions_wanted=self._positions_wanted,
+            on_failure=self._broke,
         )
         self.updates = PositionUpdates(
             self.cluster,
@@ -160,12 +163,13 @@ class ConsumerEngine:
             retry_ms=settings.retry_backoff_ms,
             timeout_ms=settings.default_api_timeout_ms,
             on_update=self._positions_updated,
+            on_failure=self._broke,
         )
         self.queries = OffsetQueries(self.cluster, self.updates)
         try:
             await self.cluster.__aenter__()
             self.cluster.updates.on_update.append(self._metadata_updated)
-            self.cluster.updates.start()
+            self.cluster.updates.start(self._broke)
             self.updates.start()
             self._is_open = True
         except BaseException:
@@ -325,6 +329,7 @@ class ConsumerEngine:
             on_event=self.look,
             on_metadata_wanted=self._want_metadata,
             has_taken=self._has_taken,
+            on_failure=self._broke,
         )
 
     # --- news from the background ---
@@ -333,6 +338,18 @@ class ConsumerEngine:
         """Make the application's next call look for events, errors and records."""
         self.hand.attention = True
         self._arrived.set()
+
+    def _broke(self, error: BaseException) -> None:
+        """A background task has ended: every call for records raises its error from now on."""
+        logger.error("a background task of the consumer has ended: %r", error, exc_info=error)
+        self._failure = self._failure or error
+        self.look()
+
+    def check_working(self) -> None:
+        if self._failure is not None:
+            raise BackgroundFailed(
+                f"a background task of this consumer has ended: {self._failure!r}; close the consumer"
+            ) from self._failure
 
     def _positions_wanted(self) -> None:
         self.positions.leaders_changed(self.cluster.metadata, can_validate=True)
@@ -381,6 +398,7 @@ class ConsumerEngine:
     async def attend(self) -> None:
         """Handle what came up since the last call: events of the group, errors, automatic commits."""
         self.check_open()
+        self.check_working()
         self._arrived.clear()
         self.hand.abandon()
         self.hand.attention = False

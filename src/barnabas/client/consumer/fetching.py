@@ -6,7 +6,9 @@ import asyncio
 import math
 from collections.abc import Callable
 
+from barnabas.client.aio.background import OnFailure, background_task
 from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.aio.connections import FETCH
 from barnabas.client.consumer.core.fetch_plans import FetchPlan, FetchPlans
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
@@ -21,11 +23,13 @@ class Fetching:
         *,
         on_arrival: Callable[[], None],
         on_positions_wanted: Callable[[], None],
+        on_failure: OnFailure,
     ) -> None:
         self._cluster = cluster
         self._plans = plans
         self._on_arrival = on_arrival
         self._on_positions_wanted = on_positions_wanted
+        self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
@@ -36,7 +40,7 @@ class Fetching:
             return
         loop = asyncio.get_running_loop()
         for plan in self._plans.plans():
-            task = loop.create_task(self._fetch(plan))
+            task = background_task(self._fetch(plan), self._on_failure)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if self._plans.wants_metadata:
@@ -65,7 +69,7 @@ class Fetching:
 
     async def _fetch(self, plan: FetchPlan) -> None:
         try:
-            channel = await self._cluster.channel_to(plan.broker_id)
+            channel = await self._cluster.channel_to(plan.broker_id, FETCH)
             answer = await channel.send(plan.request, FetchResponse, version_max=plan.version_max)
         except (KafkaError, ClusterUnreachable):
             self._plans.failed(plan)

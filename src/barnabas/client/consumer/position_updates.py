@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from barnabas.client.aio.background import OnFailure, background_task
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.consumer.commits import Commits
 from barnabas.client.consumer.core.positions import Need, PartitionState, Positions
@@ -53,6 +54,7 @@ class PositionUpdates:
         retry_ms: float,
         timeout_ms: float,
         on_update: Callable[[], None],
+        on_failure: OnFailure,
     ) -> None:
         self.errors: deque[Exception] = deque()
         """Errors for the application."""
@@ -64,12 +66,13 @@ class PositionUpdates:
         self._retry_ms = retry_ms
         self._timeout_ms = timeout_ms
         self._on_update = on_update
+        self._on_failure = on_failure
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = background_task(self._run(), self._on_failure)
 
     def wake(self) -> None:
         self._woken.set()

@@ -11,6 +11,10 @@ class ClientClosed(Exception):
     """The producer or consumer is closed, or was closed before the call was done."""
 
 
+class BackgroundFailed(Exception):
+    """A background task of the client ended with an unexpected error, its cause. Close the client."""
+
+
 class TransactionAborted(Exception):
     """The record belonged to a transaction that was aborted before the record was sent."""
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from barnabas.core.ids import TopicPartition
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Key = TypeVarWithDefault("Key", default=Any)
+    Value = TypeVarWithDefault("Value", default=Any)
+else:  # Python 3.11 has no defaults of type variables
+    Key = TypeVar("Key")
+    Value = TypeVar("Value")
 
 Header = tuple[str, bytes | None]
 Headers = Sequence[Header] | Mapping[str, bytes | str | None]
@@ -22,15 +28,15 @@ UNKNOWN_OFFSET: Final = -1
 """Offset of a record whose broker sends none: acks=0, or a duplicate that is too old."""
 
 
-class Record(NamedTuple, Generic[K, V]):
+class Record(NamedTuple, Generic[Key, Value]):
     """Record that a consumer received. `key` and `value` are deserialized."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    key: K
-    value: V
+    key: Key
+    value: Value
     headers: tuple[Header, ...] = ()
     timestamp_type: int = CREATE_TIME
     leader_epoch: int = -1

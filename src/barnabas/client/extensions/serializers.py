@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from barnabas.client.extensions.records import Header
 from barnabas.core.errors import InvalidConfig
@@ -33,6 +33,10 @@ class Serializer(Protocol[T_contra]):
 @runtime_checkable
 class Deserializer(Protocol[T_co]):
     def deserialize(self, topic: str, data: bytes | None, headers: Sequence[Header]) -> T_co | None: ...
+
+
+DeserializeWith: TypeAlias = Callable[[bytes], T] | Deserializer[T] | str
+"""Values of the settings `key.deserializer` and `value.deserializer`."""
 
 
 class Codec(Generic[T]):

@@ -70,19 +70,25 @@ def assign_round_robin(counts: Counts, members: Subscriptions) -> Assignment:
 def assign_sticky(counts: Counts, members: Subscriptions) -> Assignment:
     """As even as possible; then as many partitions as possible stay with their owner."""
     topics = {each: subscription.topics for each, subscription in members.items()}
-    claims = {each: (it.generation, it.owned) for each, it in members.items()}
-    return balanced(counts, topics, previous_owners(claims), in_order(members))
+    return balanced(counts, topics, previous_owners(_claims(members)), in_order(members))
+
+
+def _claims(members: Subscriptions) -> dict[str, tuple[int, tuple[TopicPartition, ...]]]:
+    return {each: (it.generation, it.owned) for each, it in members.items()}
 
 
 def assign_cooperative(counts: Counts, members: Subscriptions) -> Assignment:
     """The sticky assignment, without the partitions that another member still owns.
 
-    Their owners give them up after this generation, and join again; the next one assigns them.
+    Their owners give them up after this generation, and join again; the next one assigns them. A claim of an
+    older generation counts as little here as in the sticky assignment: its member gives the partition up.
+    Where two members claim a partition in one generation, neither gets it in this round.
     """
     shares = assign_sticky(counts, members)
-    owner = {partition: each for each, it in members.items() for partition in it.owned}
+    owners = previous_owners(_claims(members))
+    claimed = {partition for it in members.values() for partition in it.owned}
     return {
-        member: [each for each in share if owner.get(each, member) == member]
+        member: [each for each in share if each not in claimed or owners.get(each) == member]
         for member, share in shares.items()
     }
 

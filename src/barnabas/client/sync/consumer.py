@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from barnabas.client.consumer import consumer as asynchronous
-from barnabas.client.consumer.core.handing_out import AnyRecord
 from barnabas.client.consumer.engine import CLOSE_TIMEOUT_MS
 from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
+from barnabas.client.extensions.records import Key, Record, Value
+from barnabas.client.extensions.serializers import DeserializeWith
 from barnabas.client.processing.core.lanes import Order
 from barnabas.client.processing.core.retry_policy import NO_RETRY, Retry
 from barnabas.client.sync.loop_thread import SHARED
@@ -31,19 +32,30 @@ WAIT_MS = 1_000
 """Iteration waits in steps of this length, so that Ctrl-C is noticed between two."""
 
 
-class Consumer:
+class Consumer(Generic[Key, Value]):
     def __init__(
-        self, config: str | Sequence[str] | Mapping[str, Any] | None = None, /, **options: Any
+        self,
+        config: str | Sequence[str] | Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: DeserializeWith[Key] | None = None,
+        value_deserializer: DeserializeWith[Value] | None = None,
+        **options: Any,
     ) -> None:
         """Options are those of the asyncio consumer."""
 
-        async def make() -> asynchronous.Consumer:
-            made = asynchronous.Consumer(config, **options)
+        async def make() -> asynchronous.Consumer[Key, Value]:
+            made = asynchronous.Consumer(
+                config,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                **options,
+            )
             await made.start()
             return made
 
         self._consumer = SHARED.run(make())
-        self._batch: list[AnyRecord] = []
+        self._batch: list[Record[Key, Value]] = []
         self._index = 0
 
     def __enter__(self) -> Self:
@@ -86,7 +98,7 @@ class Consumer:
 
     # --- records ---
 
-    def __iter__(self) -> Iterator[AnyRecord]:
+    def __iter__(self) -> Iterator[Record[Key, Value]]:
         while True:
             while self._index < len(self._batch):
                 self._index += 1
@@ -94,8 +106,8 @@ class Consumer:
             self._batch, self._index = [], 0  # all of them are done, even if the next call fails
             self._batch = SHARED.run(self._consumer.poll(timeout_ms=WAIT_MS))
 
-    def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[AnyRecord]:
-        async def poll() -> list[AnyRecord]:
+    def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[Record[Key, Value]]:
+        async def poll() -> list[Record[Key, Value]]:
             self._give_back()
             return await self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
 
@@ -103,15 +115,15 @@ class Consumer:
 
     def get_many(
         self, *, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[AnyRecord]]:
-        found: dict[TopicPartition, list[AnyRecord]] = {}
+    ) -> dict[TopicPartition, list[Record[Key, Value]]]:
+        found: dict[TopicPartition, list[Record[Key, Value]]] = {}
         for record in self.poll(timeout_ms=timeout_ms, max_records=max_records):
             found.setdefault(record.topic_partition, []).append(record)
         return found
 
     def process(
         self,
-        handler: Callable[[AnyRecord], object],
+        handler: Callable[[Record[Key, Value]], object],
         *,
         concurrency: int = 16,
         order: Order = "key",
@@ -126,7 +138,7 @@ class Consumer:
             loop = asyncio.get_running_loop()
             stopped = asyncio.Event()
 
-            async def handle(record: AnyRecord) -> None:
+            async def handle(record: Record[Key, Value]) -> None:
                 await loop.run_in_executor(pool, handler, record)
 
             async def watch() -> None:

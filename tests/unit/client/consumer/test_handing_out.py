@@ -18,6 +18,7 @@ from barnabas.client.consumer.core.reset_strategy import TO_EARLIEST, ResetStrat
 from barnabas.client.consumer.core.subscription import Subscription
 from barnabas.client.core.client_errors import DeserializationFailed, IllegalState
 from barnabas.client.core.metadata import Leader, Metadata
+from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.extensions.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.client.extensions.records import Record
 from barnabas.core.errors import InvalidConfig, InvalidRecord, InvalidTopicException
@@ -266,3 +267,40 @@ def test_fields_that_do_not_fill_their_record_are_refused() -> None:
     data[at] -= 4
     with pytest.raises(InvalidRecord, match="do not fill"):
         decode_records(read_batch(data), "t", 0, 0)
+
+
+def test_a_committed_record_is_not_rolled_back() -> None:
+    state, hand = loaded(batch(0, [b"v"] * 5))
+    walk(hand, 3)
+    hand.committed(hand.offsets())
+    hand.roll_back()
+    assert state.position == 3
+
+
+def test_a_committed_batch_is_not_rolled_back() -> None:
+    state, hand = loaded(batch(0, [b"v"] * 5))
+    hand.take(4)
+    hand.committed({AT: CommittedOffset(2)})
+    hand.roll_back()
+    assert state.position == 2
+
+
+def test_a_record_behind_the_commit_is_rolled_back() -> None:
+    state, hand = loaded(batch(0, [b"v"] * 5))
+    walk(hand, 2)
+    hand.committed(hand.offsets())
+    walk(hand, 2)
+    hand.roll_back()
+    assert state.position == 3
+
+
+def test_a_record_that_is_read_again_after_a_seek_is_rolled_back() -> None:
+    state, hand = loaded(batch(0, [b"v"] * 5))
+    walk(hand, 5)
+    hand.committed(hand.offsets())
+    hand.abandon()
+    state.seek(0)
+    state.add(Chunk(AT, memoryview(bytearray(batch(0, [b"v"] * 5)))))
+    walk(hand, 2)
+    hand.roll_back()
+    assert state.position == 1

@@ -49,6 +49,7 @@ def compare(
         retry_ms=100,
         timeout_ms=1_000,
         on_update=lambda: None,
+        on_failure=lambda error: None,
     )
     updates._compare(state, 5, end_offset, end_epoch)
     return updates

@@ -136,3 +136,21 @@ def test_sticky_looks_at_each_partition_once_whatever_moves() -> None:
     _even_out(shares, {"t": ["m1", "m2"]}, {"m1": 0, "m2": 1})
     assert len(shares["m1"]) == len(shares["m2"]) == count // 2
     assert CountedShare.looks == count
+
+
+def test_cooperative_ignores_a_claim_of_an_older_generation() -> None:
+    """The owner of the newer generation keeps its partition, also for the round of the stale claim."""
+    for stale_first in (True, False):
+        rows = [
+            ("stale", with_owned("t", 0, generation=1)),
+            ("owner", with_owned("t", 0, 1, generation=3)),
+        ]
+        members = dict(rows if stale_first else reversed(rows))
+        shares = ASSIGNORS["cooperative-sticky"]({"t": 2}, members)
+        assert numbers(shares) == {"owner": ["t-0"], "stale": []}
+
+
+def test_cooperative_withholds_what_two_members_claim_in_one_generation() -> None:
+    members = {"m1": with_owned("t", 0, 1), "m2": with_owned("t", 1, 2)}
+    shares = ASSIGNORS["cooperative-sticky"]({"t": 3}, members)
+    assert numbers(shares) == {"m1": ["t-0"], "m2": ["t-2"]}

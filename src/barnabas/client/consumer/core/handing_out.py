@@ -4,12 +4,13 @@
 position of the partition follows lazily (`settle`): a record that was handed out costs no more than the step
 of an index. Whatever moves positions calls `abandon` first, which gives the rest of the slice back.
 
-`roll_back` undoes what the application was given last: a record whose processing failed is not committed.
+`roll_back` undoes what the application was given last: a record whose processing failed is not committed. A
+record that the application has committed itself is done, whatever fails after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.client.consumer.core.fetched_data import Chunk
@@ -73,6 +74,8 @@ class HandingOut:
         self._chunk: Chunk | None = None
         self._version = 0
         self._given: list[_Given] = []
+        self._committed: dict[TopicPartition, tuple[PartitionState, int, int]] = {}
+        """State, version and offset of what the application has committed. A seek makes another version."""
 
     def settle(self) -> None:
         """Move the position past the records of the slice that were handed out."""
@@ -104,13 +107,28 @@ class HandingOut:
 
     def roll_back(self) -> None:
         """Undo what was handed out last: the record in hand, or the last batch."""
+        self.settle()
         if self._state is not None and self.index and self._state.version == self._version:
-            self._state.position = self.slice[self.index - 1].offset
+            self._go_back(self._state, self.slice[self.index - 1].offset, self._state.epoch)
             self._clear()
         for state, version, position, epoch in self._given:
             if state.version == version:
-                state.position, state.epoch = position, epoch
+                self._go_back(state, position, epoch)
         self._given = []
+
+    def _go_back(self, state: PartitionState, position: int, epoch: int) -> None:
+        known, version, committed = self._committed.get(state.at, (None, 0, 0))
+        if known is state and version == state.version and position < committed:
+            state.position = min(state.position, committed)
+        else:
+            state.position, state.epoch = position, epoch
+
+    def committed(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """The application has committed these offsets: `roll_back` goes no further."""
+        for at, each in offsets.items():
+            state = self._positions.get(at)
+            if state is not None:
+                self._committed[at] = (state, state.version, each.offset)
 
     def next_slice(self, most: int) -> bool:
         """Put the next records into `slice`; False when none are buffered."""
