@@ -26,5 +26,7 @@ def test_a_package_without_the_library_is_imported(monkeypatch: pytest.MonkeyPat
 
 def test_a_start_does_not_look_for_what_is_installed() -> None:
     """That takes a tenth of it."""
-    look = "import barnabas.node.main, sys; sys.exit('importlib.metadata' in sys.modules)"
+    look = (
+        "import barnabas.node.broker, barnabas.node.main, sys; sys.exit('importlib.metadata' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0

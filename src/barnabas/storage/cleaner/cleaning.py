@@ -9,6 +9,10 @@ stay, except those of aborted transactions. So both passes use the aborted trans
 last segment. Each entry of its transaction index is written again, or loses its records and its marker
 together.
 
+A run first syncs the log. A record supersedes an earlier one only when it is on disk, and a transaction is
+decided only when its marker is. Otherwise a power failure could take the later record after compaction took
+the earlier one.
+
 The steps run on the loop. The work that they yield runs in a thread, in slices. It uses only its arguments:
 open files, the map, the segment being written. After each slice the run checks that the log is unchanged.
 """
@@ -83,6 +87,7 @@ class Cleaning:
             "partition %s: cleaning the log from offset %d", log.topic_partition, target.first_dirty_offset
         )
         check = _unchanged(log, self)
+        yield from self._make_durable(check)
         offsets = map_for(
             target.first_dirty_offset,
             target.first_uncleanable_offset,
@@ -96,6 +101,14 @@ class Cleaning:
             yield from self._rewrite(offsets, check)
         finally:
             offsets.close()
+
+    def _make_durable(self, check: Callable[[], None]) -> CourseSteps[None]:
+        """Sync everything that decides which records the run removes."""
+        log = self.target.log
+        work = log.plan_flush()
+        if work is not None:
+            yield from _done(work, check)
+            log.flush_completed(work)
 
     # --- first pass ---
 

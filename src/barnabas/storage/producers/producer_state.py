@@ -91,6 +91,10 @@ class ProducerState:
             and producer_epoch in (None, entry.producer_epoch)
         )
 
+    def ongoing_transactions(self) -> list[tuple[int, int]]:
+        """First offset and producer id of each open transaction, ascending."""
+        return list(self._ongoing.items())
+
     def await_first(self, producer_id: int, first: FirstWrite) -> None:
         """Record a write that waits for verification, if it is the first of its producer."""
         if producer_id not in self.producers:

@@ -83,6 +83,10 @@ class TransactionIndex:
         """Whether the entries are being derived again; the file is kept until they are complete."""
 
     @property
+    def size_bytes(self) -> int:
+        return len(self.entries) * ENTRY.size
+
+    @property
     def entries(self) -> list[AbortedTransactionEntry]:
         if self._entries is None:
             self._entries = parse_transaction_index(self._files.read(self.path), self.path)

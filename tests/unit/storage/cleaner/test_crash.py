@@ -117,3 +117,57 @@ def test_an_empty_segment_that_was_being_swapped_in_takes_the_old_indexes_along(
     log = bench.open(recovery_point=log.flush_state.recovery_point)
     assert log.segments.first.size_bytes == 0
     assert log.segments.first.transaction_index.entries == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_value_outlives_the_unsynced_record_that_supersedes_it(seed: int) -> None:
+    bench, files, log = opened(seed)
+    put(log, ("k", "old"), ("other", "x" * 700))
+    log.roll()
+    log.flush()
+    recovery_point = log.flush_state.recovery_point
+    log.flush_by(lambda _: None)  # as on a slow disk: the segment is closed, and its sync is still to come
+    put(log, ("k", "new"), ("another", "x" * 700))
+    settle(log)
+    second = log.segments.active.base_offset - 2
+
+    def cut_at_the_second_group(_operation: str, path: str) -> None:
+        if path.endswith(f"{second:020d}.log{CLEANED}"):
+            raise Cut
+
+    files.before = cut_at_the_second_group
+    _, (error,) = start_cleaning(bench, log)
+    assert isinstance(error, Cut)
+    files.before = None
+    files.cut_power()
+    log = bench.open(recovery_point=recovery_point)
+    log.advance_high_watermark(log.log_end_offset)
+    assert [record.value for record in records(log) if record.key == b"k"] == [b"new"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_value_outlives_the_unsynced_marker_of_the_transaction_that_supersedes_it(seed: int) -> None:
+    bench, files, log = opened(seed)
+    put(log, ("k", "old"))
+    put(log, ("k", "new"), producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.roll()
+    log.flush()
+    recovery_point = log.flush_state.recovery_point
+    end_transaction(log, 1, commit=True)
+    log.advance_high_watermark(log.log_end_offset)
+    compact(bench, log)
+    files.cut_power()
+    log = bench.open(recovery_point=recovery_point)
+    log.advance_high_watermark(log.log_end_offset)
+    assert [record.value for record in committed(log)] == [b"new"]
+
+
+def opened(seed: int) -> tuple[Bench, PowerCutFiles, Log]:
+    """An empty log, with its directory on disk."""
+    files = PowerCutFiles(seed)
+    files.make_lasting_directory(ROOT)
+    files.sync_directory("")
+    bench = Bench(ROOT, files, cleanup_policy=("compact",), segment_bytes=1_000, index_interval_bytes=200)
+    log = bench.open()
+    files.sync_directory(ROOT)
+    return bench, files, log
