@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.administration.topic_rules import (
@@ -79,7 +80,7 @@ class TopicPlanner:
             count,
             by_hand,
             live_brokers=self._metadata.racks().keys(),
-            assign=self._assign,
+            assign=partial(self._continue, present),
         )
 
     def _assign(self, partitions: int, replication_factor: int, first_partition: int) -> Assignment:
@@ -89,5 +90,24 @@ class TopicPlanner:
             partitions,
             replication_factor,
             start_index=self._randomness.randrange(0, len(racks)),
+            shift=self._randomness.randrange(0, len(racks)),
+            first_partition=first_partition,
+        )
+
+    def _continue(
+        self,
+        present: Sequence[Sequence[int]],
+        partitions: int,
+        replication_factor: int,
+        first_partition: int,
+    ) -> Assignment:
+        """Start as in Kafka at the preferred leader of partition 0, or at the next broker that lives."""
+        racks = self._metadata.racks()
+        later = (index for index, broker in enumerate(sorted(racks)) if broker >= present[0][0])
+        return assign_replicas(
+            racks,
+            partitions,
+            replication_factor,
+            start_index=next(later, 0),
             first_partition=first_partition,
         )
