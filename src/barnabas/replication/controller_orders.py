@@ -31,6 +31,7 @@ from barnabas.core.errors import (
 from barnabas.core.ids import NO_EPOCH, ZERO_UUID, BrokerId, TopicPartition, Uuid
 from barnabas.core.reporting import state_changes
 from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.log_text import named
 from barnabas.core.reporting.state_changes import numbers
 from barnabas.core.steps import Sliced, advance
 from barnabas.protocol.messages.leader_and_isr import (
@@ -63,7 +64,6 @@ DELETING_EPOCH = -2
 
 PARTITIONS_PER_SLICE = 16
 
-PARTITIONS_NAMED = 3
 """Partitions that one log line names; a debug line names each."""
 
 Failed = Callable[[Exception], None]
@@ -163,14 +163,14 @@ class ControllerOrders:
         refused = yield from self._apply_all(orders, request.broker_epoch, ignored)
         self._fetchers.close_idle()
         if ignored:
-            logger.info(
+            state_changes.logger.info(
                 "LeaderAndIsr of controller %d (epoch %d): ignored for %d of %d partitions, because its"
                 " leader epoch is not newer than the current leader epoch: %s",
                 request.controller_id,
                 request.controller_epoch,
                 len(ignored),
                 len(orders),
-                _named(ignored),
+                named(ignored),
             )
         if refused:
             # KAFKA_STORAGE_ERROR for a replica means a failed disk: only a restart brings it back. For the
@@ -328,12 +328,6 @@ def _check_order(leader_epoch: int, partition_epoch: int, state: LeaderAndIsrPar
             f"leader epoch {state.leader_epoch} (partition epoch {state.partition_epoch}) is not newer than"
             f" the current leader epoch {leader_epoch} (partition epoch {partition_epoch})"
         )
-
-
-def _named(partitions: list[TopicPartition]) -> str:
-    shown = ", ".join(map(str, partitions[:PARTITIONS_NAMED]))
-    left = len(partitions) - PARTITIONS_NAMED
-    return f"{shown} and {left} more" if left > 0 else shown
 
 
 @contextmanager

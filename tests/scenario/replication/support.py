@@ -212,6 +212,7 @@ class Member:
             authorizer=AllowAll(),
             acls=None,
             address_of=cast("Any", None),
+            telemetry=cast("Any", None),
         )
         self._dispatcher = Dispatcher(APIS, services, self.clock, self.metrics)
         self._server = Server(

@@ -10,6 +10,7 @@ import pytest
 from barnabas.cluster.znodes.brokers import BrokerInfo
 from barnabas.controller.channels.broker_channels import (
     HANDOVER_MS_MAX,
+    REPORT_INTERVAL_MS,
     RETRY_BACKOFF_MS,
     BrokerChannels,
     BrokerQueue,
@@ -119,6 +120,29 @@ def test_what_fails_is_sent_again_after_a_pause(channels: Channels) -> None:
     assert channels.step() == 10
     channels.answer()
     assert channels.step() == 11
+
+
+def test_a_broker_that_does_not_answer_is_reported_now_and_then(
+    channels: Channels, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker that stops is asked ten times a second until its session ends."""
+    caplog.set_level("INFO")
+    channels.tell(1, 1)
+    queue = channels.senders[1].queue
+    for _ in range(REPORT_INTERVAL_MS // RETRY_BACKOFF_MS):
+        assert isinstance(queue.next_step(), Send)
+        queue.failed(NetworkException("unplugged"))
+        channels.clock.advance(RETRY_BACKOFF_MS)
+    assert caplog.text.count("broker 1 does not answer") == 1
+    queue.failed(NetworkException("unplugged"))
+    assert caplog.text.count("broker 1 does not answer") == 2
+    channels.clock.advance(RETRY_BACKOFF_MS)
+    queue.next_step()
+    queue.answered(UpdateMetadataResponse())
+    channels.tell(1, 2)
+    queue.next_step()
+    queue.failed(NetworkException("unplugged"))
+    assert caplog.text.count("broker 1 does not answer") == 3
 
 
 def test_a_fault_of_our_own_does_not_stop_the_queue(

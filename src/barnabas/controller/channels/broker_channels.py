@@ -35,6 +35,8 @@ from barnabas.protocol.schema.message import Message
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
+REPORT_INTERVAL_MS: Final = 10_000
+"""Pause between two log lines about a broker that does not answer."""
 SILENT_MS_MIN: Final = 1_000
 HANDOVER_MS_MAX: Final = 10_000
 """Longer than a connection takes to recover after an outage of a few seconds."""
@@ -74,6 +76,7 @@ class BrokerQueue:
         self._waiting: deque[_Item] = deque()
         self._current: _Item | None = None
         self._rest_until_ms = -math.inf
+        self._next_report_ms = -math.inf
         label = str(broker.id)
         metrics.gauge(
             "kafka_controller_channel_queue_size",
@@ -128,6 +131,7 @@ class BrokerQueue:
             self._rest_until_ms = self._now_ms() + RETRY_BACKOFF_MS
             return
         item, self._current = self._current, None
+        self._next_report_ms = -math.inf
         assert item is not None, "response without a request"
         with sweeping("processing the response of broker", self.broker.id):
             item.answered(response)
@@ -135,13 +139,18 @@ class BrokerQueue:
 
     def failed(self, error: Exception) -> None:
         """Retry after a request that could not be sent, or got no response."""
+        now_ms = self._now_ms()
         if isinstance(error, KafkaError | OSError | TimeoutError):
-            logger.info(
-                "broker %d does not answer; the controller request is sent again: %s", self.broker.id, error
-            )
+            if now_ms >= self._next_report_ms:
+                self._next_report_ms = now_ms + REPORT_INTERVAL_MS
+                logger.info(
+                    "broker %d does not answer; the controller request is sent again until it does: %s",
+                    self.broker.id,
+                    error,
+                )
         else:
             logger.error("broker %d: controller request could not be sent", self.broker.id, exc_info=error)
-        self._rest_until_ms = self._now_ms() + RETRY_BACKOFF_MS
+        self._rest_until_ms = now_ms + RETRY_BACKOFF_MS
 
     @property
     def oldest_ms(self) -> float:

@@ -27,6 +27,7 @@ from barnabas.core.errors import (
 )
 from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting import state_changes
+from barnabas.core.reporting.log_text import named
 from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.reporting.state_changes import numbers
 
@@ -133,17 +134,21 @@ class PartitionMachine:
         others = [partition for partition in legal if partition not in outcomes]
         if others:
             outcomes.update(await self._elect(others, election))
+        failed: dict[str, list[TopicPartition]] = {}
         for partition, outcome in outcomes.items():
             if isinstance(outcome, PartitionState):
                 self._log_change(partition, PartitionStatus.ONLINE, outcome)
                 states[partition] = PartitionStatus.ONLINE
-            else:
-                logger.info(
-                    "partition %s has no leader: election %s failed: %s",
-                    partition,
-                    election.value,
-                    outcome.message,
-                )
+            elif not isinstance(outcome, ElectionNotNeeded):
+                failed.setdefault(outcome.protocol_name(), []).append(partition)
+        for reason, without in failed.items():
+            logger.info(
+                "leader election failed for %d partitions (election: %s, %s): %s",
+                len(without),
+                election.value,
+                reason,
+                named(without),
+            )
         return outcomes
 
     def _log_change(

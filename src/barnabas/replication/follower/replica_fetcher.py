@@ -50,11 +50,15 @@ from barnabas.core.errors import (
     InvalidFetchSessionEpoch,
     KafkaError,
     KafkaStorageError,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
     error_for,
     name_of,
 )
 from barnabas.core.ids import NO_EPOCH, BrokerId, TopicPartition
+from barnabas.core.reporting.log_text import named
 from barnabas.protocol.messages import fetch, list_offsets
 from barnabas.replication.follower.connection import Connection
 from barnabas.replication.follower.fetch_session import FollowerSession
@@ -81,13 +85,22 @@ DISK_POLL_MS = 5.0
 """Pause between two fetches without records while a log is being synced."""
 LAST_VERSION_BY_NAME = 12
 VERSION_WITH_REPLICA_STATE = 15
-NAMED_MAX = 3
 TRUNCATED_AT_ONCE = 20
 """Logs that are truncated and synced together, before other work has its turn."""
 
 _SESSION_LOST = frozenset(
     {FetchSessionIdNotFound.code, FetchSessionTopicIdError.code, InvalidFetchSessionEpoch.code}
 )
+
+_OF_A_MOVING_LEADER = frozenset(
+    {
+        FencedLeaderEpoch.code,
+        NotLeaderOrFollower.code,
+        UnknownLeaderEpoch.code,
+        UnknownTopicOrPartition.code,
+    }
+)
+"""Refusals while one of the two brokers has not received its LeaderAndIsr; logged when they repeat."""
 
 
 class ReplicaFetcher:
@@ -423,7 +436,8 @@ class ReplicaFetcher:
             followed.is_out_of_range = True
             self._pause(followed, 0)
             return
-        if followed.failures == 0:
+        reported = 1 if error_code in _OF_A_MOVING_LEADER else 0
+        if followed.failures == reported:
             self._refused_first.setdefault(error_code, []).append(followed.key)
         self._back_off(followed)
 
@@ -431,12 +445,9 @@ class ReplicaFetcher:
         """Log refusals, one line per error: a leader may lack its LeaderAndIsr for a thousand partitions."""
         refused, self._refused_first = self._refused_first, {}
         for error_code, keys in refused.items():
-            names = ", ".join(map(str, keys[:NAMED_MAX]))
-            more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
             logger.info(
-                "partitions %s%s: broker %d refuses the fetch with %s",
-                names,
-                more,
+                "partitions %s: broker %d refuses the fetch with %s",
+                named(keys),
                 self.source,
                 name_of(error_code),
             )
