@@ -58,6 +58,7 @@ class BrokerConfig:
 
     background_threads: int
     metrics_series_max: int
+    telemetry_max_bytes: int
     metrics_group_lag_interval_ms: int
     state_change_log_file: str | None
     num_recovery_threads_per_data_dir: int

@@ -222,3 +222,14 @@ PRINCIPAL_NAME_BYTES_MAX: Final = 512
 NAME_CHARS_REMEMBERED_MAX: Final = 256
 """Length to which caches and log lines keep names that a client chose. Topic names are shorter. Names of the
 largest length that the protocol carries, in each entry of a cache, would take gigabytes."""
+
+TELEMETRY_CLIENTS_PER_CONNECTION_MAX: Final = 16
+"""Client instances of one connection. A client has one."""
+
+TELEMETRY_SERIES_PER_CLIENT_MAX: Final = 2_000
+"""Metrics that are kept for one client; the rest of its push is counted, not kept."""
+
+TELEMETRY_PER_CONNECTION_BYTES_MAX: Final = 2 * 1024 * 1024
+TELEMETRY_PER_PRINCIPAL_BYTES_MAX: Final = 32 * 1024 * 1024
+TELEMETRY_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Memory of what clients report of themselves: per connection, per principal, per broker."""

@@ -21,6 +21,10 @@ DISTRIBUTION = "barnabas"
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)([^;]*)(?:;(.*))?")
 
 
+class MissingExtra(ImportError):
+    """A package of an optional extra is not installed."""
+
+
 def install_command(*extras: str) -> str:
     """The command that adds the extras to this installation."""
     wanted = f"[{','.join(extras)}]"

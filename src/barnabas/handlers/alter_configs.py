@@ -1,4 +1,4 @@
-"""AlterConfigs (33), v0-2. Gaps: client metrics have no configs.
+"""AlterConfigs (33), v0-2. Gaps: none.
 
 The older way: the request replaces all dynamic configs of a resource.
 """

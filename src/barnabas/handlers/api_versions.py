@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 
 from barnabas.core.errors import InvalidRequest, RebootstrapRequired
+from barnabas.core.limits import NAME_CHARS_REMEMBERED_MAX
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.api_versions import (
     ApiVersionsRequest,
@@ -45,6 +46,10 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
         _check_software(request)
         if context.api_version >= VERSION_WITH_DESTINATION:
             _check_destination(request, context)
+        context.exchange.connection.software = (
+            request.client_software_name[:NAME_CHARS_REMEMBERED_MAX],
+            request.client_software_version[:NAME_CHARS_REMEMBERED_MAX],
+        )
         _add_features(response, context)
     return response
 

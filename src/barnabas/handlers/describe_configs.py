@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), v0-4. Gaps: client metrics have no configs.
+"""DescribeConfigs (32), v0-4. Gaps: none.
 
 Every key of a topic or of this broker, defaults included, with the source of its value. The empty broker name
 stands for the cluster-wide default. Kafka 4 removed v0; clients of Kafka 0.11 know no other.

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), v0-1. Gaps: client metrics have no configs.
+"""IncrementalAlterConfigs (44), v0-1. Gaps: none.
 
 Single keys are set or deleted; lists are appended to or subtracted from. Other keys keep their values.
 """

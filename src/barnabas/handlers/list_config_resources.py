@@ -1,9 +1,11 @@
-"""ListConfigResources (74), v0-1. Gaps: client metrics have no configs, so none is listed.
+"""ListConfigResources (74), v0-1. Gaps: none.
 
 Version 0 of this key was ListClientMetricsResources, and still means that.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from barnabas.core.errors import UnsupportedVersion
 from barnabas.core.steps import Sliced
@@ -21,19 +23,20 @@ from barnabas.requests.registry import Api
 def handle_list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> Sliced[ListConfigResourcesResponse]:
-    if context.api_version == 0:
-        return ListConfigResourcesResponse()
     known = {int(each) for each in ResourceType}
     wanted = set(request.resource_types) or known
+    if context.api_version == 0:
+        wanted = {int(ResourceType.CLIENT_METRICS)}
     if not wanted <= known:
         raise UnsupportedVersion(f"config resource types {sorted(wanted - known)} are not known here")
     metadata = context.broker.metadata
     brokers = [str(broker.id) for broker in metadata.brokers()]
-    names: dict[int, list[str]] = {
+    names: dict[int, Sequence[str]] = {
         ResourceType.TOPIC: sorted(metadata.topic_names()),
         ResourceType.BROKER: brokers,
         ResourceType.BROKER_LOGGER: brokers,
-        ResourceType.GROUP: context.broker.configs.groups_with_settings(),
+        ResourceType.CLIENT_METRICS: context.broker.configs.client_metrics.names(),
+        ResourceType.GROUP: context.broker.configs.groups.names(),
     }
     resources = []
     for kind in sorted(wanted):

@@ -1,7 +1,7 @@
 """API keys of the Kafka protocol, with the versions of each API's messages.
 
-The keys are all of Apache Kafka's; not every one has messages here. Those of KRaft's quorum, of share groups
-and of client telemetry have none. A message class is found by its name: `ApiKey.LIST_OFFSETS` has
+The keys are all of Apache Kafka's; not every one has messages here. Those of KRaft's quorum and of share
+groups have none. A message class is found by its name: `ApiKey.LIST_OFFSETS` has
 `ListOffsetsRequest` in `messages.list_offsets`, which is imported at its first use.
 
 A row holds the number, the versions of the messages and the first flexible version. The message classes,
@@ -105,8 +105,8 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68, "0-1", 0
     CONSUMER_GROUP_DESCRIBE = 69, "0-1", 0
     CONTROLLER_REGISTRATION = 70
-    GET_TELEMETRY_SUBSCRIPTIONS = 71
-    PUSH_TELEMETRY = 72
+    GET_TELEMETRY_SUBSCRIPTIONS = 71, "0", 0
+    PUSH_TELEMETRY = 72, "0", 0
     ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74, "0-1", 0
     DESCRIBE_TOPIC_PARTITIONS = 75, "0", 0

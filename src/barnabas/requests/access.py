@@ -66,7 +66,11 @@ def _each(operation: Operation, resource_type: ResourceType, of: str) -> Check:
 
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 _TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
-_CONFIG_TYPES = ((_TOPIC, "a topic"), (_CLUSTER, "a broker or a broker's loggers"), (_GROUP, "a group"))
+_CONFIG_TYPES = (
+    (_TOPIC, "a topic"),
+    (_CLUSTER, "a broker, its loggers, client metrics"),
+    (_GROUP, "a group"),
+)
 
 
 def _configs(operation: Operation) -> tuple[Check, ...]:
@@ -239,6 +243,8 @@ ACCESS: dict[ApiKey, tuple[Check, ...]] = {
         _each(Operation.DESCRIBE, _GROUP, "each group"),
         _each(Operation.DESCRIBE, _TOPIC, "each topic of its members; one hides them all"),
     ),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (),
+    ApiKey.PUSH_TELEMETRY: (),
     ApiKey.LIST_CONFIG_RESOURCES: (_cluster(Operation.DESCRIBE_CONFIGS),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         _each(Operation.DESCRIBE, _TOPIC, "each topic that is named"),

@@ -32,6 +32,7 @@ from barnabas.replication.leader.fetch_session_cache import FetchSessionCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.requests.registry import ApiTable
 from barnabas.security.acl.authorizer import Authorizer
+from barnabas.telemetry.client_instances import ClientInstances
 
 AddressOf = Callable[[str], Awaitable[str]]
 """The address of a host; raises UnknownHost."""
@@ -65,5 +66,6 @@ class Services:
     acls: AclReplica | None
     """ACL replica, if the authorizer uses ACLs."""
     address_of: AddressOf
+    telemetry: ClientInstances
     tokens: DelegationTokens | None = None
     """None without `delegation.token.secret.key`."""

@@ -250,6 +250,23 @@ def loggers_changed(world: World) -> Case:
         yield increment(BROKER_LOGGER, "1", configs, validate_only=True)
 
 
+@case(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def client_metrics_changed(world: World) -> Case:
+    for key, value in (
+        ("metrics", "*"),
+        ("interval.ms", "100"),
+        ("interval.ms", "99"),
+        ("interval.ms", "soon"),
+        ("match", "client_id=a.*"),
+        ("match", "client_id"),
+        ("match", "colour=red"),
+        ("match", "client_id=("),
+        ("retention.ms", "1"),
+    ):
+        yield increment(CLIENT_METRICS, "m", [(key, SET, value)], validate_only=True)
+    yield increment(CLIENT_METRICS, "", [("metrics", SET, "*")], validate_only=True)
+
+
 @case(ApiKey.LIST_CONFIG_RESOURCES)
 def config_resources(world: World) -> Case:
     yield ListConfigResourcesRequest()

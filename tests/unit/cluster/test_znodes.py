@@ -164,6 +164,8 @@ def test_names_in_paths_are_percent_encoded() -> None:
     assert sanitize("user one/*~+é") == "user%20one%2F%2A%7E%2B%C3%A9"
     assert sanitize("a-b_c.d") == "a-b_c.d"
     assert sanitize("<default>") == "<default>"
+    assert [desanitize(sanitize(name)) for name in (".", "..", "...")] == [".", "..", "..."]
+    assert not {sanitize("."), sanitize("..")} & {".", ".."}
     assert desanitize(sanitize("CN=x, O=y/z")) == "CN=x, O=y/z"
 
 

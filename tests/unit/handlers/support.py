@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import InlineBackground
 from barnabas.handlers import APIS
-from barnabas.network.transport.exchange import Exchange
+from barnabas.network.transport.exchange import UNKNOWN_SOFTWARE, Exchange
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.quota.client_quotas import ClientQuotas
 from barnabas.requests.context import RequestContext
@@ -29,6 +30,8 @@ from barnabas.requests.registry import Api
 from barnabas.requests.services import Services
 from barnabas.security.acl.authorizer import AllowAll, Authorizer
 from barnabas.security.identity.principal import ANONYMOUS, KafkaPrincipal
+from barnabas.telemetry.client_instances import ClientInstances
+from barnabas.telemetry.subscriptions import Subscriptions
 from tests.support.slices import in_one_go
 from tests.unit.controller.support import BROKER_ID, Admin
 
@@ -45,6 +48,7 @@ class FakePeer:
     connection_id: str = "1"
     principal: KafkaPrincipal = ANONYMOUS
     session: object = None
+    software: tuple[str, str] = UNKNOWN_SOFTWARE
     closed: bool = False
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
@@ -120,8 +124,11 @@ class Broker(Admin):
             max_request_partition_size_limit=2000,
             num_partitions=1,
             offset_metadata_max_bytes=4096,
+            telemetry_max_bytes=10_000,
         )
         znodes = self.znodes
+        subscriptions = Subscriptions()
+        self.configs.client_metrics.on_change(subscriptions.put)
         self.services = Services(
             broker_id=BROKER_ID,
             cluster_id="the-cluster",
@@ -154,6 +161,7 @@ class Broker(Admin):
             authorizer=self.authorizer,
             acls=self.acls,
             address_of=partial(self.hosts.address_of),
+            telemetry=ClientInstances(subscriptions, self.clock, random.Random(1), Metrics()),
         )
 
     async def ask(

@@ -100,7 +100,7 @@ async def test_this_broker_is_described_without_its_secrets(topic: Broker) -> No
         (TOPIC, "", InvalidTopicException.code),
         (BROKER, "2", InvalidRequest.code),
         (BROKER, "x", InvalidRequest.code),
-        (CLIENT_METRICS, "m", InvalidRequest.code),
+        (CLIENT_METRICS, "", InvalidRequest.code),
         (GROUP, "", InvalidRequest.code),
         (1, "", InvalidRequest.code),
     ],
@@ -252,5 +252,49 @@ async def test_resources_are_listed_by_type(topic: Broker) -> None:
     assert await listed(1) == [("t", TOPIC), ("1", BROKER), ("1", LOGGER)]
     assert await listed(1, TOPIC) == [("t", TOPIC)]
     assert await listed(1, GROUP, CLIENT_METRICS) == []
+    change = change_of(CLIENT_METRICS, "m", changing.AlterableConfig(name="metrics", value="*"))
+    await topic.ask(INCREMENTAL_ALTER_CONFIGS, changing.IncrementalAlterConfigsRequest(resources=[change]))
+    assert await listed(0) == [("m", CLIENT_METRICS)]
+    assert await listed(1, GROUP, CLIENT_METRICS) == [("m", CLIENT_METRICS)]
     with pytest.raises(UnsupportedVersion):
         await listed(1, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "code"),
+    [
+        ("m", "interval.ms", "99", InvalidRequest.code),
+        ("m", "interval.ms", "3600001", InvalidRequest.code),
+        ("m", "interval.ms", "soon", InvalidConfig.code),
+        ("m", "retention.ms", "1", InvalidRequest.code),
+        ("m", "match", "client_id", InvalidConfig.code),
+        ("m", "match", "client_id=", InvalidConfig.code),
+        ("m", "match", "client_id=a=b", InvalidConfig.code),
+        ("m", "match", "colour=red", InvalidConfig.code),
+        ("m", "match", "client_id=(", InvalidConfig.code),
+        ("m", "match", f"client_id={'x' * 2_000}", InvalidConfig.code),
+        ("", "metrics", "*", InvalidRequest.code),
+        ("m", "metrics", "*", 0),
+        ("m", "match", "client_id=a.*, client_software_name = Java", 0),
+    ],
+)
+async def test_client_metrics_are_checked(broker: Broker, name: str, key: str, value: str, code: int) -> None:
+    resource = change_of(CLIENT_METRICS, name, change(key, SET, value))
+    request = changing.IncrementalAlterConfigsRequest(resources=[resource])
+    (response,) = (await broker.ask(INCREMENTAL_ALTER_CONFIGS, request)).responses
+    assert response.error_code == code, response.error_message
+    assert broker.configs.client_metrics.names() == ([] if code else ["m"])
+
+
+async def test_client_metrics_are_described_and_survive_a_restart(broker: Broker) -> None:
+    changes = [change("metrics", APPEND, "a,b"), change("metrics", SUBTRACT, "a")]
+    for each in changes:
+        request = changing.IncrementalAlterConfigsRequest(resources=[change_of(CLIENT_METRICS, "m/1", each)])
+        await broker.ask(INCREMENTAL_ALTER_CONFIGS, request)
+    await broker.restart()
+    (result,) = (await broker.ask(DESCRIBE_CONFIGS, asking(CLIENT_METRICS, "m/1"))).results
+    shown = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert shown == {"metrics": ("b", 7), "interval.ms": ("300000", 5), "match": ("", 5)}
+    removal = change_of(CLIENT_METRICS, "m/1", change("metrics", DELETE, None))
+    await broker.ask(INCREMENTAL_ALTER_CONFIGS, changing.IncrementalAlterConfigsRequest(resources=[removal]))
+    assert broker.configs.client_metrics.names() == []

@@ -23,6 +23,8 @@ from tests.support.manual_time import ManualClock
 from tests.unit.handlers.support import FakePeer, Finisher
 
 WITHOUT_RIGHTS = {
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,

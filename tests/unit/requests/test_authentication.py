@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.core.scheduler import InlineBackground
-from barnabas.network.transport.exchange import Exchange
+from barnabas.network.transport.exchange import UNKNOWN_SOFTWARE, Exchange
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.requests.authentication import Mechanism, SaslGate
@@ -37,6 +37,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.session: object = None
+        self.software = UNKNOWN_SOFTWARE
         self.principal = ANONYMOUS
         self.closed = False
         self.reason = ""

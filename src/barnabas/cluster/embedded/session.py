@@ -78,14 +78,19 @@ def make_private(directory: Path) -> None:
 
 @asynccontextmanager
 async def open_embedded(
-    path: Path, clock: Clock, background: Background, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
+    path: Path,
+    clock: Clock,
+    background: Background,
+    *,
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    files: Files | None = None,
 ) -> AsyncIterator[EmbeddedSession]:
     """Open a session with the store in the directory `path`, which is created if missing.
 
     The store holds the credentials of users, so the directory is private to the broker's user.
     """
     make_private(path)
-    store = EmbeddedStore.open(RealFiles(), str(path), clock, background)
+    store = EmbeddedStore.open(files or RealFiles(), str(path), clock, background)
     try:
         yield store.connect(session_timeout_ms)
     finally:

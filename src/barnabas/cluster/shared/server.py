@@ -91,6 +91,10 @@ class StoreServer:
     def session_ids(self) -> list[int]:
         return list(self._sessions)
 
+    def sessions_of(self, process: str) -> list[int]:
+        """Living sessions of the process with this name."""
+        return self._table.of_process(process)
+
     async def end_session(self, session_id: int) -> None:
         """End a session and delete its ephemeral nodes."""
         await asyncio.shield(self._throw_out(session_id))

@@ -238,12 +238,14 @@ def _recovery_state(value: Any) -> int:
 class ConfigZnode:
     """Configuration of a topic, broker, user, client or address. Names outside `topics` are sanitized.
 
-    Groups have settings since Kafka 4.0, which has no ZooKeeper; `groups` is this project's addition.
+    Groups and subscriptions to client metrics have settings in versions of Kafka without ZooKeeper; `groups`
+    and `client-metrics` are this project's additions.
     """
 
     TOPICS, BROKERS, GROUPS = store.TOPICS, store.BROKERS, store.GROUPS
+    CLIENT_METRICS = store.CLIENT_METRICS
     CLIENTS, USERS, IPS = "clients", "users", "ips"
-    TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, GROUPS)
+    TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, GROUPS, CLIENT_METRICS)
 
     @staticmethod
     def type_path(entity_type: str) -> str:
@@ -266,7 +268,10 @@ class ConfigZnode:
 
 
 def sanitize(name: str) -> str:
-    """Percent-encode a principal or client id for a path, as Kafka does."""
+    """Percent-encode a principal or client id for a path, as Kafka does. No znode is named . or .., so these
+    names are encoded too."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
     return name if name == store.DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
 
 

@@ -105,5 +105,5 @@ METRICS: tuple[Key, ...] = (
     Key("kafka.metrics.polling.interval.secs", INT, 10, at_least(1),
         doc=NO_EFFECT + "It belongs to `kafka.metrics.reporters`."),
     Key("telemetry.max.bytes", INT, MIB, between(1, INT_MAX),
-        doc=NO_EFFECT + "The broker does not collect the metrics of clients."),
+        doc="Largest push of metrics by a client (KIP-714), compressed and inflated."),
 )  # fmt: skip

@@ -1,8 +1,9 @@
 """Repository of the settings in force, and the only way to change them while a broker runs.
 
-Overrides are in the coordination store under `/config`: of each topic, of each group, of each broker, and
-under `<default>` of all brokers. The repository reads them once at the start. A change is checked as a whole,
-written to the store, and only then takes effect: the listeners are called.
+Overrides are in the coordination store under `/config`: of each topic, of each group, of each subscription to
+client metrics, of each broker, and under `<default>` of all brokers. The repository reads them once at the
+start. A change is checked as a whole, written to the store, and only then takes effect: the listeners are
+called.
 
 A stored override that this version does not know stays in the store and has no effect. Unreadable or invalid
 settings are different if they decide about deletion: until an operator repairs them, the broker deletes
@@ -23,6 +24,12 @@ from barnabas.config.definitions.topics import TOPIC_KEYS
 from barnabas.config.derived import Derived
 from barnabas.config.dynamic.changes import Change, apply_changes, check_broker_overrides
 from barnabas.config.dynamic.client_entities import ClientEntities
+from barnabas.config.dynamic.client_metrics_config import (
+    CLIENT_METRICS_KEYS,
+    check_client_metrics,
+    check_subscription_name,
+    describe_client_metrics,
+)
 from barnabas.config.dynamic.group_config import (
     GROUP_KEYS,
     check_group_name,
@@ -38,7 +45,16 @@ from barnabas.config.dynamic.layers import (
     describe_topic,
 )
 from barnabas.config.dynamic.loggers import change_levels, describe_loggers
-from barnabas.config.dynamic.store import BROKERS, DEFAULT_ENTITY, GROUPS, TOPICS, ConfigStore, Overrides
+from barnabas.config.dynamic.named_overrides import NamedOverrides, usable
+from barnabas.config.dynamic.store import (
+    BROKERS,
+    CLIENT_METRICS,
+    DEFAULT_ENTITY,
+    GROUPS,
+    TOPICS,
+    ConfigStore,
+    Overrides,
+)
 from barnabas.config.log_config import LogConfig, resolve
 from barnabas.core.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from barnabas.core.ids import BrokerId, check_topic_name
@@ -73,14 +89,18 @@ DECIDE_ON_DELETION: Final = frozenset(
 )
 
 
-_KEYS: Final[Mapping[int, Definition]] = {ResourceType.TOPIC: TOPIC_KEYS, ResourceType.GROUP: GROUP_KEYS}
+_KEYS: Final[Mapping[int, Definition]] = {
+    ResourceType.TOPIC: TOPIC_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+}
 """Definitions of all resources but brokers, whose keys include those of their listeners."""
 
 
 class ConfigResource(NamedTuple):
     type: int
     name: str
-    """Name of a topic or a group, or the id of a broker; empty for all brokers."""
+    """Name of a topic, a group or a subscription, or the id of a broker; empty for all brokers."""
 
 
 class ConfigRepository:
@@ -94,7 +114,26 @@ class ConfigRepository:
         self._layers = BrokerLayers(BROKER_KEYS, broker_config.given)
         self._overrides: dict[str, dict[str, str]] = {}
         self._topics: dict[str, LogConfig] = {}
-        self._groups: dict[str, dict[str, str]] = {}
+        self.groups = NamedOverrides(
+            GROUPS,
+            "group",
+            GROUP_KEYS,
+            check_name=check_group_name,
+            check=lambda _, overrides: check_group_overrides(overrides, self._layers),
+            describe=lambda overrides: describe_group(overrides, self._layers),
+        )
+        self.client_metrics = NamedOverrides(
+            CLIENT_METRICS,
+            "client metrics",
+            CLIENT_METRICS_KEYS,
+            check_name=check_subscription_name,
+            check=check_client_metrics,
+            describe=describe_client_metrics,
+        )
+        self._named: Mapping[int, NamedOverrides] = {
+            ResourceType.GROUP: self.groups,
+            ResourceType.CLIENT_METRICS: self.client_metrics,
+        }
         self._without_overrides = resolve({}, broker_config.values)
         self._topic_listeners: list[TopicListener] = []
         self._broker_listeners: list[BrokerListener] = []
@@ -115,8 +154,9 @@ class ConfigRepository:
         self._put_broker_values(self._layers.values())
         for topic, overrides in (await self._store.read_all(TOPICS)).items():
             self.add_topic(topic, overrides)
-        for group, stored in (await self._store.read_all(GROUPS)).items():
-            self._put_group(group, _usable(GROUP_KEYS, stored or {}, f"group {group}"))
+        for entities in self._named.values():
+            for name, stored in (await self._store.read_all(entities.store_type)).items():
+                entities.put_stored(name, stored or {})
         await self.clients.load()
 
     def on_topic_change(self, listener: TopicListener) -> None:
@@ -139,7 +179,7 @@ class ConfigRepository:
 
     def group_value(self, group: str, name: str) -> int:
         """The value in force of a group's key."""
-        return group_value(name, self._groups.get(group, {}), self._layers)
+        return group_value(name, self.groups.get(group), self._layers)
 
     def is_default(self, name: str) -> bool:
         """Whether topics without an override have Kafka's default of this key: the broker sets no other."""
@@ -150,9 +190,6 @@ class ConfigRepository:
     def broker_overrides(self, name: str) -> Mapping[str, str]:
         """Dynamic settings of this broker, or without a name of all brokers."""
         return self._layers.dynamic if name else self._layers.dynamic_default
-
-    def groups_with_settings(self) -> list[str]:
-        return sorted(self._groups)
 
     def describe(self, resource: ConfigResource) -> list[ConfigEntry]:
         """All settings of a resource, each with the source of its value."""
@@ -169,9 +206,8 @@ class ConfigRepository:
             case ResourceType.BROKER_LOGGER:
                 self._check_broker(resource.name)
                 return describe_loggers()
-            case ResourceType.GROUP:
-                check_group_name(resource.name)
-                return describe_group(self._groups.get(resource.name, {}), self._layers)
+            case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+                return self._named[resource.type].describe(resource.name)
         raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
     def entries(self, config: LogConfig) -> list[ConfigEntry]:
@@ -217,25 +253,27 @@ class ConfigRepository:
                 stored = await self._store.read(entity_type, entity_name)
                 if stored is not None:
                     self._put_layer(entity_name, _broker_overrides(self._layers.keys, stored, entity_name))
-            elif entity_type == GROUPS:
-                stored = await self._store.read(entity_type, entity_name)
-                if stored is not None:
-                    self._put_group(entity_name, _usable(GROUP_KEYS, stored, f"group {entity_name}"))
+            for entities in self._named.values():
+                if entity_type == entities.store_type:
+                    stored = await self._store.read(entity_type, entity_name)
+                    if stored is not None:
+                        entities.put_stored(entity_name, stored)
 
     async def reload_all(self) -> None:
         """Read all settings again: notifications may have been lost."""
         async with self._reading:
             brokers = await self._store.read_all(BROKERS)
-            groups = await self._store.read_all(GROUPS)
+            named = [(each, await self._store.read_all(each.store_type)) for each in self._named.values()]
             topics = await self._store.read_all(TOPICS)
             for entity in (DEFAULT_ENTITY, str(self._broker_id)):
                 stored = brokers.get(entity, {})
                 if stored is not None:
                     self._put_layer(entity, _broker_overrides(self._layers.keys, stored, entity))
-            for group in self._groups.keys() | groups.keys():
-                stored = groups.get(group, {})
-                if stored is not None:
-                    self._put_group(group, _usable(GROUP_KEYS, stored, f"group {group}"))
+            for entities, found in named:
+                for name in {*entities, *found}:
+                    stored = found.get(name, {})
+                    if stored is not None:
+                        entities.put_stored(name, stored)
             for topic in sorted(self._topics):
                 self._put_stored(topic, topics.get(topic, {}))
         await self.clients.reload_all()
@@ -260,11 +298,11 @@ class ConfigRepository:
         self._topics.pop(topic, None)
 
     def _resolve_stored(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        usable = _usable(TOPIC_KEYS, overrides, f"topic {topic}")
-        if _is_deletion_unclear(overrides, usable):
-            usable |= KEEP_EVERYTHING
+        found = usable(TOPIC_KEYS, overrides, f"topic {topic}")
+        if _is_deletion_unclear(overrides, found):
+            found |= KEEP_EVERYTHING
         try:
-            return self.resolve(usable)
+            return self.resolve(found)
         except InvalidConfig as error:
             logger.warning(
                 "topic %s: invalid overrides ignored, its defaults apply: %s", topic, error.message
@@ -307,8 +345,8 @@ class ConfigRepository:
             await self._apply_to_topic(resource.name, decide, validate_only=validate_only)
         elif resource.type == ResourceType.BROKER:
             await self._apply_to_broker(resource.name, decide, validate_only=validate_only)
-        elif resource.type == ResourceType.GROUP:
-            await self._apply_to_group(resource.name, decide, validate_only=validate_only)
+        elif (entities := self._named.get(resource.type)) is not None:
+            await self._apply_to_named(entities, resource.name, decide, validate_only=validate_only)
         else:
             raise InvalidRequest(f"resource type {resource.type} has no configs here")
 
@@ -374,24 +412,20 @@ class ConfigRepository:
         layer.update(overrides)
         self._broker_changed()
 
-    async def _apply_to_group(self, group: str, decide: Decide, *, validate_only: bool) -> None:
-        check_group_name(group)
+    async def _apply_to_named(
+        self, entities: NamedOverrides, name: str, decide: Decide, *, validate_only: bool
+    ) -> None:
+        entities.check_name(name)
 
         def decided(stored: Overrides) -> dict[str, str]:
-            present = self._groups.get(group, {}) if stored is None else stored
-            overrides = decide(_usable(GROUP_KEYS, present, f"group {group}"))
-            check_group_overrides(overrides, self._layers)
+            present = entities.get(name) if stored is None else stored
+            overrides = decide(entities.usable(name, present))
+            entities.check(name, overrides)
             return overrides
 
-        overrides = await self._changed(GROUPS, group, decided, validate_only=validate_only)
+        overrides = await self._changed(entities.store_type, name, decided, validate_only=validate_only)
         if overrides is not None:
-            self._put_group(group, overrides)
-
-    def _put_group(self, group: str, overrides: Mapping[str, str]) -> None:
-        if overrides:
-            self._groups[group] = dict(overrides)
-        else:
-            self._groups.pop(group, None)
+            entities.put(name, overrides)
 
     def _check_agreement(self, overrides: Mapping[str, str]) -> None:
         """Reject values that a broker would not start with."""
@@ -441,25 +475,12 @@ class ConfigRepository:
             )
 
 
-def _usable(keys: Definition, stored: Mapping[str, str], whose: str) -> dict[str, str]:
-    """The stored overrides that this version understands."""
-    usable = {}
-    for name, text in stored.items():
-        try:
-            keys.key(name).parse(text)
-        except InvalidConfig as error:
-            logger.warning("%s: override ignored: %s", whose, error.message)
-        else:
-            usable[name] = text
-    return usable
-
-
-def _is_deletion_unclear(stored: Mapping[str, str], usable: Mapping[str, str]) -> bool:
-    return not DECIDE_ON_DELETION.isdisjoint(stored.keys() - usable.keys())
+def _is_deletion_unclear(stored: Mapping[str, str], understood: Mapping[str, str]) -> bool:
+    return not DECIDE_ON_DELETION.isdisjoint(stored.keys() - understood.keys())
 
 
 def _broker_overrides(keys: Definition, stored: Mapping[str, str] | None, entity: str) -> dict[str, str]:
     if stored is None:
         return dict(BROKER_KEEPS_EVERYTHING)
-    usable = _usable(keys, stored, f"broker {entity}")
-    return usable | BROKER_KEEPS_EVERYTHING if _is_deletion_unclear(stored, usable) else usable
+    found = usable(keys, stored, f"broker {entity}")
+    return found | BROKER_KEEPS_EVERYTHING if _is_deletion_unclear(stored, found) else found

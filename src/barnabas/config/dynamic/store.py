@@ -14,6 +14,7 @@ from barnabas.config.dynamic.client_entities import ClientEntityStore
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
 GROUPS: Final = "groups"
+CLIENT_METRICS: Final = "client-metrics"
 
 DEFAULT_ENTITY: Final = "<default>"
 """The entity whose settings hold for all entities without settings of their own."""

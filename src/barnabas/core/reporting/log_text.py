@@ -7,6 +7,7 @@ The code that logs one cuts it; the log formatter escapes the rest in every line
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from barnabas.core.limits import NAME_CHARS_REMEMBERED_MAX
 
@@ -21,6 +22,13 @@ def cut(text: str) -> str:
     if length <= NAME_CHARS_REMEMBERED_MAX:
         return text
     return f"{text[:NAME_CHARS_REMEMBERED_MAX]}… ({length} characters)"
+
+
+def named(names: Sequence[object], at_most: int = 3) -> str:
+    """The first names of a list, and how many more there are."""
+    shown = ", ".join(map(str, names[:at_most]))
+    left = len(names) - at_most
+    return f"{shown} and {left} more" if left > 0 else shown
 
 
 def escaped(text: str) -> str:
