@@ -61,6 +61,7 @@ from barnabas.node.coordinators import (
     show_group_lags,
     transaction_topic,
 )
+from barnabas.node.inspected_parts import InspectedParts
 from barnabas.node.lifecycle import BrokerState, Lifecycle
 from barnabas.node.membership.broker_registration import advertised_endpoints
 from barnabas.node.membership.cluster_member import ClusterMember
@@ -95,6 +96,8 @@ from barnabas.security.acl.authorizer import AllowAll
 from barnabas.storage.directory.known_directories import missing_directories
 from barnabas.storage.files.environment import Environment, LogDirectory
 from barnabas.storage.log_manager import LogManager
+from barnabas.telemetry.client_instances import SWEEP_INTERVAL_MS, ClientInstances
+from barnabas.telemetry.subscriptions import Subscriptions
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +163,7 @@ class Broker:
         """Set when the broker cannot continue (`halt_reason`): its runner must shut it down."""
         self.halt_reason = ""
         self._member: ClusterMember | None = None
+        self._inspected: InspectedParts | None = None
         self.metrics.gauge(
             "kafka_broker_state", "State of the broker, as Kafka's number.", lambda: self.lifecycle.state
         )
@@ -167,6 +171,11 @@ class Broker:
             "barnabas_build_info", "Release, and whether it is compiled.", lambda: 1,
             version=__version__, code=CODE,
         )  # fmt: skip
+
+    @property
+    def controller_epoch(self) -> int:
+        """Epoch of this broker's term as the controller; -1 if it is not the controller."""
+        return -1 if self._member is None else self._member.controller.epoch
 
     async def startup(self) -> None:
         """Raises StartAbandoned if the broker receives a stop meanwhile."""
@@ -239,6 +248,7 @@ class Broker:
         services = self._make_services(
             znodes, configs, metadata, member, replicas, coordinators, acls, sasl.tokens, server.hosts
         )
+        work.scheduler.every(SWEEP_INTERVAL_MS, services.telemetry.sweep)
         dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
         self._exits.push_async_callback(dispatcher.close)
         if self._metrics_address is not None:
@@ -263,8 +273,19 @@ class Broker:
             dispatch = self._dispatch_layer(dispatch, metadata)
         server.start(loop, dispatch, sasl.gates(dispatch), tls, rates)
         self._watch_loop(server, work)
+        self._inspected = InspectedParts(
+            services, self.metrics, server, member.peers, work.scheduler, self._tasks
+        )
         await member.until_introduced()
         self.lifecycle.move_to(BrokerState.RUNNING)
+
+    async def serve_inspection(self) -> None:
+        """Answer the tools of this machine at a private socket until the broker stops."""
+        # Imported here: clients need not wait for it.
+        from barnabas.node.inspection import serve_inspection  # noqa: PLC0415
+
+        if self.lifecycle.state is BrokerState.RUNNING and self._inspected is not None:
+            await self._exits.enter_async_context(serve_inspection(self._inspected))
 
     def _watch_loop(self, server: Server, work: LoopWork) -> None:
         """Sample the loop's lag for the metrics page, if there is one."""
@@ -330,8 +351,15 @@ class Broker:
             authorizer=AllowAll() if acls is None else acls.authorizer,
             acls=acls,
             address_of=partial(hosts.address_of),
+            telemetry=self._make_telemetry(configs),
             tokens=tokens,
         )
+
+    def _make_telemetry(self, configs: ConfigRepository) -> ClientInstances:
+        """What clients report of themselves, by the subscriptions of the cluster."""
+        subscriptions = Subscriptions()
+        configs.client_metrics.on_change(subscriptions.put)
+        return ClientInstances(subscriptions, self._clock, self._randomness, self.metrics)
 
     async def shutdown(self) -> None:
         """Stop the broker. One of several concurrent calls does the work, and all return when it is done."""

@@ -14,7 +14,6 @@ import logging
 import sys
 import textwrap
 from datetime import UTC, datetime
-from logging.handlers import WatchedFileHandler
 from types import TracebackType
 
 from barnabas.config.dynamic.loggers import AUDIT as AUDIT_LOGGER
@@ -53,6 +52,8 @@ def configure_logging(level: str, state_change_file: str | None = None) -> None:
     if state_change_file is None:
         _set_up(STATE_CHANGES, handler, logging.WARNING)
     else:
+        from logging.handlers import WatchedFileHandler  # noqa: PLC0415 - it imports pickle and more, for a start
+
         # Watched: a program that rotates logs may rename the file.
         in_file = WatchedFileHandler(state_change_file, encoding="utf-8")
         in_file.setFormatter(LINE)

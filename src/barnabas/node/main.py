@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 import resource
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from barnabas.cluster.coordination.contract import (
     ConnectionLoss,
@@ -22,7 +22,7 @@ from barnabas.cluster.coordination.contract import (
 from barnabas.cluster.znodes.json_codec import MalformedZnode
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.cross_checks import LOCAL_ZOOKEEPER
-from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.handlers import APIS
@@ -36,6 +36,9 @@ from barnabas.storage.log_manager import DuplicateLog
 logger = logging.getLogger(__name__)
 
 IMPORT_PAUSE_S = 0.01
+
+Beside = Callable[[Sequence[ListenerEndpoint]], AbstractAsyncContextManager[None]]
+"""What runs beside a broker with these listeners, such as the console."""
 
 
 class StartupFailed(Exception):
@@ -51,24 +54,34 @@ def run(
     metrics_address: Endpoint | None = None,
     welcome: Sequence[str] = (),
     log_level: str = "info",
+    beside: Beside | None = None,
 ) -> int:
-    """Serve until a stop signal; returns the exit code. `welcome` follows the ready line."""
+    """Serve until a stop signal; returns the exit code. `welcome` follows the ready line, and then `beside`
+    runs as long as the broker.
+    """
     try:
         configure_logging(log_level, config.state_change_log_file)
     except OSError as error:
         raise StartupFailed(f"state.change.log.file: {error}") from error
     raise_open_files_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(serve(config, metrics_address, welcome))
+        runner.run(serve(config, metrics_address, welcome, beside))
     return 0
 
 
-async def serve(config: BrokerConfig, metrics_address: Endpoint | None, welcome: Sequence[str] = ()) -> None:
+async def serve(
+    config: BrokerConfig,
+    metrics_address: Endpoint | None,
+    welcome: Sequence[str] = (),
+    beside: Beside | None = None,
+) -> None:
     stopped = asyncio.Event()
     async with AsyncExitStack() as stack:
         stack.enter_context(StopSignals(stopped))
         config = await start_zookeeper(config, stack)
-        await serve_broker(Broker(config, metrics_address=metrics_address), stopped, welcome)
+        broker = Broker(config, metrics_address=metrics_address)
+        with_others = _BesideBroker(broker, stack, beside)
+        await serve_broker(broker, stopped, welcome, with_others.start)
 
 
 async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> BrokerConfig:
@@ -92,7 +105,25 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
     return config
 
 
-async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence[str] = ()) -> None:
+class _BesideBroker:
+    """What runs beside the broker. It starts after the ready line, and ends after the broker has stopped."""
+
+    def __init__(self, broker: Broker, stack: AsyncExitStack, beside: Beside | None) -> None:
+        self._broker = broker
+        self._stack = stack
+        self._beside = beside
+
+    async def start(self) -> None:
+        if self._beside is not None:
+            await self._stack.enter_async_context(self._beside(self._broker.bound_listeners))
+
+
+async def serve_broker(
+    broker: Broker,
+    stopped: asyncio.Event,
+    welcome: Sequence[str] = (),
+    started: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     stopping = asyncio.create_task(_shut_down_when(stopped, broker))
     try:
         await broker.startup()
@@ -107,8 +138,11 @@ async def serve_broker(broker: Broker, stopped: asyncio.Event, welcome: Sequence
         raise StartupFailed(_told(error)) from error
     settle_memory()
     print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
+    if started is not None:
+        await started()
     beside = [
         asyncio.create_task(_stop_when_halted(broker, stopped)),
+        asyncio.create_task(_serve_inspection(broker)),
         asyncio.create_task(_import_handlers()),
     ]
     await stopping
@@ -135,6 +169,13 @@ async def _stop_when_halted(broker: Broker, stopped: asyncio.Event) -> None:
     """Stop a broker without a log directory: it can lead no partition, and clients do better without it."""
     await broker.halted.wait()
     stopped.set()
+
+
+async def _serve_inspection(broker: Broker) -> None:
+    try:
+        await broker.serve_inspection()
+    except (ImportError, OSError) as error:
+        logger.warning("no local view of this broker: %s", error)
 
 
 async def _import_handlers() -> None:

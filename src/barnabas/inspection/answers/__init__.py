@@ -1,0 +1,1 @@
+"""Answers to the questions of the inspection socket: each a generator over the broker's parts."""

@@ -1,0 +1,40 @@
+"""What clients report of themselves (KIP-714): the last value of each of their metrics."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.core.steps import Sliced
+from barnabas.inspection.inspected import Inspected
+from barnabas.inspection.wire import Question
+from barnabas.security.acl.vocabulary import ResourceType
+
+SERIES_MAX: Final = 100_000
+
+
+def clients(inspected: Inspected, question: Question) -> Sliced[dict[str, Any]]:
+    """Clients that have pushed something. Needs DESCRIBE on the cluster."""
+    inspected.viewer(question).require(ResourceType.CLUSTER)
+    rows = []
+    left = SERIES_MAX
+    for each in inspected.broker.telemetry:
+        if not each.last_push_ms:
+            continue
+        metrics = []
+        for (name, labels), value in list(each.series.items())[:left]:
+            metrics.append([name, value, labels])
+            yield
+        left -= len(metrics)
+        reporter = each.reporter
+        rows.append(
+            {
+                "instance_id": str(each.instance_id),
+                "client_id": reporter.client_id,
+                "host": reporter.host,
+                "user": reporter.owner.principal,
+                "software": " ".join(reporter.software),
+                "last_push_ms": each.last_push_ms,
+                "metrics": metrics,
+            }
+        )
+    return {"rows": rows}

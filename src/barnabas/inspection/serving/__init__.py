@@ -1,0 +1,1 @@
+"""The inspection socket of a broker: the questions by name, and the pace at which they are answered."""
