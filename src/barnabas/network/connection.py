@@ -41,7 +41,7 @@ from barnabas.network.connection_limits import NEVER, ConnectionDeadlines, Conne
 from barnabas.network.counters import Closed, NetworkCounters
 from barnabas.network.request_memory import RequestMemory
 from barnabas.network.transport.arrivals import UNKNOWN_MS, StampedReceive
-from barnabas.network.transport.exchange import Dispatch, Exchange, Gate
+from barnabas.network.transport.exchange import UNKNOWN_SOFTWARE, Dispatch, Exchange, Gate
 from barnabas.network.transport.output import JOINED_BYTES_MAX, RegionCutShort, RegionUnreadable
 from barnabas.network.transport.receive_buffer import (
     LARGE_BYTES,
@@ -112,6 +112,7 @@ class Connection:
         "_on_end", "_output", "_owner", "_paused", "_polled", "_read_ms", "_received", "_received_total",
         "_resuming", "_stops", "_switches", "_transport", "_unanswered", "_unsent", "closed", "connection_id",
         "listener_name", "local_host", "local_port", "peer_host", "principal", "security_protocol", "session",
+        "software",
     )  # fmt: skip
 
     def __init__(
@@ -136,6 +137,7 @@ class Connection:
         self.local_port = local_port
         self.principal = principal
         self.session: object = None
+        self.software = UNKNOWN_SOFTWARE
         self.closed = False
         self._owner = owner
         self._transport = transport

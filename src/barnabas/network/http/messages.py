@@ -1,14 +1,14 @@
 """HTTP/1.1 requests and responses, without I/O.
 
-A connection has one request, which h11 parses. Anything ambiguous is refused instead of repaired: folded
-lines, two lengths, a length beside chunks. So no proxy and this server can disagree where a request ends.
+h11 parses a request. Anything ambiguous is refused instead of repaired: folded lines, two lengths, a length
+beside chunks. So no proxy and this server can disagree where a request ends.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -49,6 +49,7 @@ class RequestHead(NamedTuple):
     query: bytes
     headers: tuple[tuple[bytes, bytes], ...]
     """Names in lower case."""
+    version: bytes = b"1.1"
 
     def header(self, name: bytes) -> bytes | None:
         """The single header of this name; BAD_REQUEST if there are several."""
@@ -67,10 +68,24 @@ class RequestHead(NamedTuple):
             return None
         return 0 if length is None else bounded(int(length))
 
+    @property
+    def wants_close(self) -> bool:
+        """Whether the client sends no further request on this connection."""
+        wishes = b",".join(value.lower() for name, value in self.headers if name == b"connection")
+        return self.version != b"1.1" or b"close" in [each.strip() for each in wishes.split(b",")]
+
 
 class HttpResponse(NamedTuple):
     status: int
     body: bytes = b""
+    headers: Headers = ()
+
+
+class StreamedResponse(NamedTuple):
+    """Response whose end is not known yet. Its generator is closed when the client leaves."""
+
+    status: int
+    chunks: AsyncGenerator[bytes, None]
     headers: Headers = ()
 
 
@@ -99,10 +114,17 @@ class RequestParser:
         if len(request.headers) > HEADERS_MAX:
             raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "there are too many headers")
         path, _, query = request.target.partition(b"?")
-        return RequestHead(request.method.decode(), path, query, tuple(request.headers))
+        return RequestHead(
+            request.method.decode(), path, query, tuple(request.headers), bytes(request.http_version)
+        )
 
     def feed(self, data: bytes) -> None:
         self._connection.receive_data(data)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes arrived behind the end of the request."""
+        return bool(self._connection.trailing_data[0])
 
     def body(self) -> bytes | None:
         """The whole body; None while more of it has to be received."""
@@ -152,15 +174,32 @@ def refusal(refused: RequestRefused) -> HttpResponse:
     return HttpResponse(refused.status, body, ((b"content-type", JSON.encode()), *refused.headers))
 
 
-def render(response: HttpResponse, method: str) -> bytes:
+def render(response: HttpResponse, method: str, *, keeps_alive: bool = False) -> bytes:
+    framing = b"content-length: %d" % len(response.body)
+    head = _render_head(response, framing, keeps_alive=keeps_alive)
+    return head + (b"" if method == "HEAD" else response.body)
+
+
+def render_stream_head(response: StreamedResponse, version: bytes) -> bytes:
+    """Head of a response in chunks. HTTP/1.0 has none: there the end of the connection is its end."""
+    framing = b"transfer-encoding: chunked" if version == b"1.1" else b"cache-control: no-store"
+    return _render_head(response, framing, keeps_alive=False)
+
+
+def render_chunk(data: bytes, version: bytes) -> bytes:
+    """A chunk; the empty one is the last."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if version == b"1.1" else data
+
+
+def _render_head(response: HttpResponse | StreamedResponse, framing: bytes, *, keeps_alive: bool) -> bytes:
     lines = [f"HTTP/1.1 {response.status} {_phrase(response.status)}".encode()]
     lines += [
         b"%b: %b" % header
         for header in response.headers
-        if header[0] not in (b"content-length", b"connection")
+        if header[0] not in (b"content-length", b"connection", b"transfer-encoding")
     ]
-    lines += [b"content-length: %d" % len(response.body), b"connection: close", b"", b""]
-    return b"\r\n".join(lines) + (b"" if method == "HEAD" else response.body)
+    lines += [framing, b"connection: keep-alive" if keeps_alive else b"connection: close", b"", b""]
+    return b"\r\n".join(lines)
 
 
 def _phrase(status: int) -> str:

@@ -1,10 +1,13 @@
-"""Small HTTP server for rare requests: a scrape of metrics, a change to a pipeline.
+"""Small HTTP server: a scrape of metrics, a change to a pipeline, a page of the console.
 
-A connection has one request. Everything about it is bounded:
+Everything about a connection is bounded:
 
 - the number of connections, in all and per address;
 - the bytes of the head and of the body;
-- the time of the handshake, the head, the body and the response.
+- the time of the handshake, the head, the body and the response, and of each chunk of a stream.
+
+A connection has one request, unless `Limits.idle_s` keeps it open for the next. A pipelined request is not
+served: the connection closes behind the response to the one before. A `StreamedResponse` ends its connection.
 
 No byte of a body is read before the client is authenticated. Handshakes run one at a time with pauses between
 them, because they take time of the loop. Each decision about a client is a line in the audit log.
@@ -39,8 +42,11 @@ from barnabas.network.http.messages import (
     RequestHead,
     RequestParser,
     RequestRefused,
+    StreamedResponse,
     refusal,
     render,
+    render_chunk,
+    render_stream_head,
 )
 from barnabas.network.listener import Listener, bind, prepare_accepted
 from barnabas.network.transport.sockets import SYSTEM_SOCKETS
@@ -79,13 +85,24 @@ class Deadlines(NamedTuple):
 DEADLINES: Final = Deadlines()
 
 
+class Limits(NamedTuple):
+    connections: int = CONNECTIONS_MAX
+    connections_per_host: int = CONNECTIONS_PER_HOST_MAX
+    idle_s: float = 0.0
+    """A connection without a request is kept for this long; 0 closes it behind its first response."""
+
+
+LIMITS: Final = Limits()
+
+
 class HttpRequest(NamedTuple):
     head: RequestHead
     body: bytes
     user: str
+    client_host: str = ""
 
 
-Answer = Callable[[HttpRequest], Awaitable[HttpResponse]]
+Answer = Callable[[HttpRequest], Awaitable[HttpResponse | StreamedResponse]]
 
 
 def bind_http(endpoint: Endpoint) -> Listener:
@@ -102,8 +119,10 @@ class HttpServer:
         clock: Clock,
         timers: Timers,
         deadlines: Deadlines = DEADLINES,
+        limits: Limits = LIMITS,
     ) -> None:
         self._answer = answer
+        self._limits = limits
         self._security = security
         self._timers = timers
         self._deadlines = deadlines
@@ -129,7 +148,8 @@ class HttpServer:
             await self._connections.close()
 
     def _accepted(self, listener: Listener, sock: socket.socket, host: str, _: int) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX or self._by_host[host] >= CONNECTIONS_PER_HOST_MAX:
+        limits = self._limits
+        if len(self._connections) >= limits.connections or self._by_host[host] >= limits.connections_per_host:
             self._limited_log.warn("crowd", "closing HTTP connection of %s: too many connections", host)
             sock.close()
             return
@@ -142,7 +162,9 @@ class HttpServer:
     async def _serve_connection(self, sock: socket.socket, host: str) -> None:
         try:
             async with self._opened(sock) as connection:
-                await self._serve_request(connection, host)
+                while await self._serve_request(connection, host):
+                    if not await connection.has_next(self._limits.idle_s):
+                        break
         except TimeoutError:
             self._limited_log.warn("slow", "closing HTTP connection of %s: its deadline has passed", host)
         except (OSError, EOFError) as error:
@@ -189,16 +211,19 @@ class HttpServer:
             else:
                 transport.close()
 
-    async def _serve_request(self, connection: _Connection, host: str) -> None:
-        method = "GET"
+    async def _serve_request(self, connection: _Connection, host: str) -> bool:
+        """Serve one request; True if the connection may have another."""
+        method, version, keeps_alive = "GET", b"1.1", False
+        response: HttpResponse | StreamedResponse
         try:
             async with asyncio.timeout(self._deadlines.head):
                 head = await connection.head()
-            method = head.method
+            method, version = head.method, head.version
             user = await self._authenticated(head, connection, host)
             async with asyncio.timeout(self._deadlines.body):
                 body = await connection.body(head)
-            response = await self._answer(HttpRequest(head, body, user))
+            keeps_alive = bool(self._limits.idle_s) and not head.wants_close and not connection.is_ahead
+            response = await self._answer(HttpRequest(head, body, user, host))
         except RequestRefused as refused:
             response = refusal(refused)
         except (OSError, EOFError, TimeoutError):
@@ -212,14 +237,56 @@ class HttpServer:
                 )
             )
         try:
+            if isinstance(response, StreamedResponse):
+                await self._stream(connection, response, method, version)
+                return False
             async with asyncio.timeout(self._deadlines.answer):
-                await connection.send(render(response, method))
+                await connection.send(render(response, method, keeps_alive=keeps_alive))
         except (OSError, TimeoutError):
             connection.is_broken = True
             raise
+        except Exception as error:  # noqa: BLE001 - the client sees an end without the last chunk
+            self._limited_log.error("fault", "HTTP response to %s failed", host, cause=error)
+            connection.is_broken = True
+            return False
+        if keeps_alive:
+            return True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._deadlines.linger):
                 await connection.take_the_rest()
+        return False
+
+    async def _stream(
+        self, connection: _Connection, response: StreamedResponse, method: str, version: bytes
+    ) -> None:
+        """Send the chunks, until their end or the client's. Each has the deadline of a whole response."""
+        left = asyncio.create_task(connection.left())
+        async with contextlib.aclosing(response.chunks) as chunks:
+            try:
+                async with asyncio.timeout(self._deadlines.answer):
+                    await connection.send(render_stream_head(response, version))
+                while method != "HEAD":
+                    following = asyncio.ensure_future(anext(chunks, None))
+                    try:
+                        await asyncio.wait((following, left), return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        if not following.done():
+                            following.cancel()
+                            await asyncio.wait((following,))
+                    if following.cancelled():
+                        connection.is_broken = True
+                        return
+                    chunk = following.result()
+                    if chunk is None:
+                        break
+                    if chunk:
+                        async with asyncio.timeout(self._deadlines.answer):
+                            await connection.send(render_chunk(chunk, version))
+                if method != "HEAD":
+                    await connection.send(render_chunk(b"", version))
+            finally:
+                left.cancel()
+                await asyncio.wait((left,))
 
     async def _authenticated(self, head: RequestHead, connection: _Connection, host: str) -> str:
         try:
@@ -270,13 +337,33 @@ class _Connection:
         self._writer = writer
         self._parser = RequestParser()
         self._has_more = False
+        self._first = b""
         self.certificate_of = certificate_of
         self.is_broken = False
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the client has sent more than the request."""
+        return self._parser.has_more
+
+    async def has_next(self, idle_s: float) -> bool:
+        """Wait for the first byte of another request. False when none comes."""
+        self._parser, self._has_more = RequestParser(), False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(idle_s):
+                self._first = await self._reader.read(1)
+                return bool(self._first)
+        return False
+
+    async def left(self) -> None:
+        """Wait until the client leaves. A client of a stream has nothing more to say."""
+        with contextlib.suppress(OSError):
+            await self._reader.read(1)
 
     async def head(self) -> RequestHead:
         self._has_more = True
         try:
-            raw = await self._reader.readuntil(HEAD_END)
+            raw = self._first + await self._reader.readuntil(HEAD_END)
         except asyncio.LimitOverrunError:
             raise RequestRefused(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has at most {HEAD_BYTES_MAX} bytes"

@@ -9,11 +9,14 @@ closed connection all of them do nothing, so handlers need not check.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.core.regions import FileRegion
 from barnabas.core.reporting.metrics import Histogram
 from barnabas.security.identity.principal import KafkaPrincipal
+
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+"""Of a client that has not named its software, as in Apache Kafka."""
 
 Part = bytes | bytearray | memoryview | FileRegion
 
@@ -34,6 +37,8 @@ class ExchangeConnection(Protocol):
     local_host: str
     local_port: int
     session: object
+    software: tuple[str, str]
+    """Name and version of the client's software, once ApiVersions has named them."""
 
     @property
     def principal(self) -> KafkaPrincipal:
