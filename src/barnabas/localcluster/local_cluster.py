@@ -25,7 +25,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 
 from barnabas.cluster.coordination.contract import CoordinationError
 from barnabas.cluster.shared.notices import PROCESS_VARIABLE
@@ -38,6 +38,12 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.errors import InvalidConfig, KafkaError
 from barnabas.localcluster.secret_files import write_private
 from barnabas.localcluster.shared_store import HomeInUse, SharedStore, new_process_name, uses_zookeeper
+from barnabas.localcluster.start_checks import (
+    PortTaken,
+    check_ports_are_free,
+    check_ports_differ,
+    left_out,
+)
 from barnabas.localcluster.stored_users import FirstUsers
 from barnabas.node.membership.coordination_store import COORDINATION_DIRECTORY, protect_own_zookeeper
 from barnabas.processes.child_process import Child, ChildEnded, Say
@@ -55,8 +61,20 @@ _KEEPS_ZOOKEEPER = (
     "the metadata of this cluster is in the ZooKeeper in {}, which is started; a cluster in a new --data-dir"
     " needs no ZooKeeper"
 )
-_START_FAILURES = (ChildEnded, CannotRunZooKeeper, HomeInUse, CoordinationError, KafkaError, OSError)
+_START_FAILURES = (
+    ChildEnded,
+    CannotRunZooKeeper,
+    HomeInUse,
+    PortTaken,
+    CoordinationError,
+    KafkaError,
+    OSError,
+)
 _READY_LISTENERS = re.compile(r"listeners (?P<listeners>\S+), data in")
+
+
+BesideCluster = Callable[[Sequence[str], Callable[[str, str], None]], AbstractAsyncContextManager[None]]
+"""What runs beside brokers with these listeners, such as the console, and where its lines go."""
 
 
 class ClusterFailed(Exception):
@@ -108,6 +126,7 @@ class LocalCluster:
         metrics_address: Endpoint | None = None,
         broker_command: Sequence[str] = BROKER_COMMAND,
         first_users: FirstUsers | None = None,
+        companion: BesideCluster | None = None,
     ) -> None:
         if "broker.id" in properties:
             raise InvalidConfig("a cluster numbers its brokers from 1; leave broker.id out, or node.id")
@@ -140,10 +159,12 @@ class LocalCluster:
         if self.server is not None:
             for each in self.properties.values():
                 each.setdefault("zookeeper.session.timeout.ms", str(LOCAL_SESSION_TIMEOUT_MS))
-        _check_ports([BrokerConfig.load(each) for each in self.properties.values()])
+        self._configs = [BrokerConfig.load(each) for each in self.properties.values()]
+        check_ports_differ(self._configs)
         self._metrics_address = metrics_address
         self._command = broker_command
         self._first_users = first_users
+        self._companion = companion
 
     def run(self, announce: Say, say: Callable[[str, str], None]) -> None:
         """Run until a signal; a second one kills all processes."""
@@ -157,6 +178,8 @@ class LocalCluster:
                     stack.enter_context(locked(self.server))
                 if self.store is not None:
                     stack.enter_context(self.store.locked())
+                check_ports_are_free(self._configs, self._metrics_addresses())
+                self._name_brokers_left_out(say)
                 asyncio.run(self._serve(announce, say))
         except _START_FAILURES as error:
             raise ClusterFailed(str(error)) from error
@@ -167,6 +190,21 @@ class LocalCluster:
                 raise ClusterFailed(
                     f"{directory} is the log directory of a single broker; choose another --data-dir"
                 )
+
+    def _metrics_addresses(self) -> list[Endpoint]:
+        if self._metrics_address is None:
+            return []
+        return [_counted(self._metrics_address, number) for number in self.properties]
+
+    def _name_brokers_left_out(self, say: Callable[[str, str], None]) -> None:
+        """Name brokers of the home that stay down: their partitions lack replicas, or a leader."""
+        down = left_out(self.directory, len(self.properties))
+        if down:
+            say(
+                "supervisor",
+                f"{self.directory} also holds data of broker {', '.join(map(str, down))}, which stays down:"
+                f" partitions on it have fewer replicas, or no leader; start all with --brokers {down[-1]}",
+            )
 
     def _refuse_another_store(self) -> None:
         """Topics and users of the home are in its own store; another one would begin without them."""
@@ -191,7 +229,7 @@ class LocalCluster:
             *before, last = supervisor.stages
             for stage in before:
                 await supervisor.start_stage(stage)
-            config = BrokerConfig.load(self.properties[1])
+            config = self._configs[0]
             if self.server is not None:
                 await protect_own_zookeeper(config, SystemClock())
             if self.store is not None:
@@ -200,13 +238,23 @@ class LocalCluster:
                 await self._first_users.put(config)
             await supervisor.start_stage(last)
             announce(self.ready_line(brokers))
-            await supervisor.wait_stopping()
+            async with self._running_beside(brokers, say):
+                await supervisor.wait_stopping()
         except Stopped:
             say("supervisor", "stopping before the cluster was ready")
         finally:
             await supervisor.stop()
             if self.store is not None:
                 await self.store.close()
+
+    def _running_beside(
+        self, brokers: Sequence[BrokerMember], say: Callable[[str, str], None]
+    ) -> AbstractAsyncContextManager[None]:
+        if self._companion is None:
+            return nullcontext()
+        return self._companion(
+            [listener for broker in brokers for listener in broker.listeners.split(",")], say
+        )
 
     def ready_line(self, brokers: Sequence[BrokerMember]) -> str:
         ids = ",".join(str(broker.broker_id) for broker in brokers)
@@ -256,18 +304,3 @@ def _moved(listener: ListenerEndpoint, number: int) -> ListenerEndpoint:
 def _counted(endpoint: Endpoint, number: int) -> Endpoint:
     """Port 0, which takes a free port, stays 0."""
     return endpoint._replace(port=endpoint.port + number - 1) if endpoint.port else endpoint
-
-
-def _check_ports(configs: Sequence[BrokerConfig]) -> None:
-    taken: dict[int, str] = {}
-    for config in configs:
-        for listener in config.listeners:
-            port = listener.endpoint.port
-            owner = f"{listener.listener_name} of broker {config.broker_id}"
-            if port and port in taken:
-                raise InvalidConfig(
-                    f"port {port} would serve {taken[port]} and {owner}; each broker uses"
-                    " the ports of the previous one, plus one, so leave room for"
-                    f" {len(configs)} between the listeners"
-                )
-            taken[port] = owner

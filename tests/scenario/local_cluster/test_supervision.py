@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.ports import free_ports
 from tests.support.process import ServerProcess
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
@@ -24,7 +26,7 @@ from barnabas.localcluster.local_cluster import LocalCluster
 
 properties = {
     "log.dirs": sys.argv[1],
-    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "listeners": f"PLAINTEXT://127.0.0.1:{sys.argv[3]}",
     "zookeeper.connect": "zk:2181",
 }
 cluster = LocalCluster(properties, 3, broker_command=[sys.executable, "-S", sys.argv[2]])
@@ -43,11 +45,12 @@ class Supervised:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir()
+        self.port = free_ports(3)
         self.process: ServerProcess
 
     def start(self) -> None:
         self.process = ServerProcess(
-            [sys.executable, "-c", RUN, str(self.directory), str(SCRIPT)],
+            [sys.executable, "-c", RUN, str(self.directory), str(SCRIPT), str(self.port)],
             is_ready=lambda line: line.startswith("barnabas ready"),
             environment={"PYTHONPATH": str(SOURCE)},
         )
@@ -74,7 +77,9 @@ def supervised(tmp_path: Path) -> Iterator[Supervised]:
 def test_one_line_says_that_all_brokers_are_ready(supervised: Supervised) -> None:
     supervised.start()
     line = supervised.process.wait_ready(60)
-    listeners = ",".join(f"PLAINTEXT://127.0.0.1:{port}" for port in (9092, 9093, 9094))
+    listeners = ",".join(
+        f"PLAINTEXT://127.0.0.1:{port}" for port in range(supervised.port, supervised.port + 3)
+    )
     expected = f"brokers 1,2,3, listeners {listeners}, data in {supervised.directory}, zookeeper zk:2181"
     assert line == f"barnabas ready: {expected}"
     assert sorted(supervised.journal()) == ["1 started", "2 started", "3 started"]
@@ -115,6 +120,31 @@ def test_a_broker_that_never_comes_up_fails_the_start_and_stops_the_others(super
     journal = supervised.journal()
     for n in (1, 3):
         assert journal.count(f"{n} started") == journal.count(f"{n} stopped")
+
+
+def test_a_taken_port_is_one_line(supervised: Supervised) -> None:
+    with socket.create_server(("127.0.0.1", supervised.port + 1)):
+        supervised.start()
+        with pytest.raises(RuntimeError, match="instead of becoming ready"):
+            supervised.process.wait_ready(60)
+    output = supervised.process.output_text()
+    (line,) = (each for each in output.splitlines() if "ClusterFailed: " in each)
+    assert line.endswith(
+        f"cannot listen on 127.0.0.1:{supervised.port + 1}: Address already in use, and broker 2 needs it;"
+        " stop what uses it, or choose another --listener"
+    )
+    assert supervised.journal() == []
+
+
+def test_a_broker_that_stays_down_is_named(supervised: Supervised) -> None:
+    for name in ("broker-3", "broker-5", "broker-12", "broker-x"):
+        (supervised.directory / name).mkdir()
+    supervised.start()
+    supervised.process.wait_ready(60)
+    assert (
+        f"[supervisor] {supervised.directory} also holds data of broker 5, 12, which stays down: partitions"
+        " on it have fewer replicas, or no leader; start all with --brokers 12"
+    ) in supervised.process.output_text()
 
 
 def test_a_second_signal_kills(supervised: Supervised) -> None:
