@@ -31,14 +31,16 @@ RULES_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Reach:
-    """Settings of clients of a cluster: librdkafka's properties, and those of our own channels."""
+    """Settings of clients of a cluster: librdkafka's properties, and those of our own clients."""
 
     properties: Mapping[str, Any]
+    own_properties: Mapping[str, Any]
     security: Secured = PLAINTEXT
 
     @classmethod
     def in_the_clear(cls, bootstrap: str) -> Reach:
-        return cls({"bootstrap.servers": bootstrap})
+        properties = {"bootstrap.servers": bootstrap}
+        return cls(properties, properties)
 
 
 @dataclass
@@ -79,9 +81,11 @@ class Security:
 
     def reach(self, bootstrap: str, user: str = CLIENT) -> Reach:
         tls = {"security.protocol": PROTOCOL, "sasl.mechanism": "PLAIN", "ssl.ca.location": str(self._ca)}
-        secured = SecuritySettings.parse({**tls, "sasl.jaas.config": _login(user)}).secured()
+        own = {**tls, "sasl.jaas.config": _login(user)}
+        secured = SecuritySettings.parse(own).secured()
         login = {"sasl.username": user, "sasl.password": _password(user)}
-        return Reach({"bootstrap.servers": bootstrap, **tls, **login}, secured)
+        servers = {"bootstrap.servers": bootstrap}
+        return Reach({**servers, **tls, **login}, {**servers, **own}, secured)
 
     def let_the_client_do_everything(self, bootstrap: str) -> None:
         admin = AdminClient(dict(self.reach(bootstrap, ADMIN).properties))

@@ -1,0 +1,139 @@
+"""Charts as SVG. Each has a title and a description for screen readers, and stands beside its table.
+
+Colours and fonts come from the stylesheet by class, so a chart follows light and dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from barnabas.console.html.elements import Content, Element, div, element
+
+_numbers = count(1)
+
+
+def svg(
+    width: float, height: float, name: str, description: str, *content: Content, class_: str = "chart"
+) -> Element:
+    id_ = f"chart-{next(_numbers)}"
+    return element(
+        "svg",
+        element("title", name, id=f"{id_}-title"),
+        element("desc", description, id=f"{id_}-desc"),
+        *content,
+        class_=class_,
+        role="img",
+        attributes={
+            "viewBox": f"0 0 {width:g} {height:g}",
+            "aria-labelledby": f"{id_}-title {id_}-desc",
+            "preserveAspectRatio": "xMidYMid meet",
+        },
+    )
+
+
+def wide(name: str, chart: Element) -> Element:
+    """A chart that scrolls where the window is too narrow to read it."""
+    return div(chart, class_="chart-wrap", role="region", aria_label=name, tabindex="0")
+
+
+def rect(
+    x: float, y: float, width: float, height: float, class_: str, *inside: Content, radius: float = 0
+) -> Element:
+    return element(
+        "rect",
+        *inside,
+        x=round(x, 2),
+        y=round(y, 2),
+        width=round(max(width, 0), 2),
+        height=round(max(height, 0), 2),
+        rx=radius or None,
+        class_=class_,
+    )
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Element:
+    return element("line", x1=round(x1, 2), y1=round(y1, 2), x2=round(x2, 2), y2=round(y2, 2), class_=class_)
+
+
+def label(x: float, y: float, shown: str, class_: str = "", anchor: str = "start") -> Element:
+    return element(
+        "text", shown, x=round(x, 2), y=round(y, 2), class_=class_ or None, attributes={"text-anchor": anchor}
+    )
+
+
+def sparkline(points: Sequence[float], name: str, description: str) -> Element:
+    """A small line without axes, for a cell of a table."""
+    width, height = 120.0, 24.0
+    return svg(
+        width, height, name, description, _curve(points, 0, 1, width, height - 2), class_="chart spark"
+    )
+
+
+def time_line(
+    points: Sequence[tuple[int, float]],
+    name: str,
+    *,
+    shown: Callable[[float], str],
+    span: Callable[[float], str],
+) -> Element:
+    """Values over time. The points are in the order of their times, in milliseconds."""
+    width, height, left, bottom = 960.0, 150.0, 64.0, 130.0
+    values = [value for _, value in points] or [0.0]
+    top = max(*values, 1.0)
+    first, last = (points[0][0], points[-1][0]) if points else (0, 0)
+    description = (
+        f"From {shown(values[0])} to {shown(values[-1])} in {span(last - first)}; the most is {shown(top)}."
+    )
+    guides = [
+        (line(left, y, width, y, "grid-line"), label(left - 8, y + 4, shown(top * part), anchor="end"))
+        for part in (1.0, 0.5, 0.0)
+        for y in (bottom - part * (bottom - 12),)
+    ]
+    moved = element(
+        "g",
+        _curve(values, 0, 0, width - left, bottom - 12),
+        attributes={"transform": f"translate({left:g} 12)"},
+    )
+    chart = svg(
+        width,
+        height,
+        name,
+        description,
+        guides,
+        moved,
+        label(left, height - 4, f"{span(last - first)} ago"),
+        label(width, height - 4, "now", anchor="end"),
+    )
+    return wide(name, chart)
+
+
+def _curve(values: Sequence[float], x: float, y: float, width: float, height: float) -> Content:
+    if len(values) < 2:
+        return None
+    top = max(*values, 1e-9)
+    step = width / (len(values) - 1)
+    places = [
+        f"{x + index * step:.1f},{y + height - value / top * height:.1f}"
+        for index, value in enumerate(values)
+    ]
+    area = f"{x:.1f},{y + height:.1f} {' '.join(places)} {x + width:.1f},{y + height:.1f}"
+    return (
+        element("polygon", points=area, class_="area"),
+        element("polyline", points=" ".join(places), class_="line"),
+    )
+
+
+def meter(part: float, name: str) -> Element:
+    """A bar that is filled to a part between 0 and 1."""
+    filled = min(max(part, 0.0), 1.0)
+    tone = "bar bad" if filled > 0.9 else "bar warn" if filled > 0.75 else "bar"
+    return svg(
+        88,
+        8,
+        name,
+        f"{filled:.0%}",
+        rect(0, 0, 88, 8, "bar-track", radius=4),
+        rect(0, 0, 88 * filled, 8, tone, radius=4),
+        class_="chart meter",
+    )

@@ -1,0 +1,103 @@
+"""Settings of a console's process: the client's properties, who may come in, TLS of the page.
+
+The properties are those of any Kafka client. The page's own keys are a broker's, for a listener named
+`console`: `listener.name.console.ssl.keystore.location`, and `http.open`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.client.config.admin_keys import ADMIN_KEYS
+from barnabas.config.definitions import BROKER_KEYS
+from barnabas.config.definitions.lookup import broker_key
+from barnabas.console.server import Served
+from barnabas.console.web.connections import has_own_identity, needs_login
+from barnabas.console.web.console import ConsoleSettings
+from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.clock import Clock
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.reporting.metrics import Metrics
+from barnabas.network.listener import is_loopback
+from barnabas.security.http.access import HttpAccess
+from barnabas.security.http.settings import HttpSecurity, http_security
+from barnabas.security.identity.secret_references import UnresolvedSecret, resolve
+
+LISTENER_NAME: Final = "console"
+_PREFIX: Final = f"listener.name.{LISTENER_NAME}."
+_OPEN: Final = "http.open"
+
+
+class Opening:
+    def __init__(self, properties: Mapping[str, Any], page: Mapping[str, str]) -> None:
+        self._properties = properties
+        self._page = page
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], bootstrap: Sequence[Endpoint]) -> Opening:
+        """Split the given properties into the client's and the page's."""
+        client = {name: text for name, text in given.items() if name in ADMIN_KEYS}
+        client["bootstrap.servers"] = ",".join(map(str, bootstrap))
+        page = {name: text for name, text in given.items() if name.startswith(_PREFIX) or name == _OPEN}
+        return cls(client, page)
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether the console has a login that visitors must not borrow without a token."""
+        return has_own_identity(self._properties)
+
+    def served(
+        self,
+        endpoint: Endpoint,
+        clock: Clock,
+        *,
+        is_read_only: bool = False,
+        token: str | None = None,
+        pipelines_url: str | None = None,
+        registry_url: str | None = None,
+        broker_directories: Sequence[Path] = (),
+        mcp_tools: Sequence[str] = (),
+    ) -> Served:
+        """INVALID_CONFIG if the address is open to other machines without TLS or without a sign-in."""
+        security = self._security(endpoint, clock)
+        asks = token is not None or needs_login(self._properties)
+        if not security.is_local and not asks and not self._is_open:
+            raise InvalidConfig(
+                f"{endpoint} can be reached from other machines, and every visitor could change the cluster:"
+                " give --token, or set http.open=true in --command-config to let every visitor in"
+            )
+        if mcp_tools and needs_login(self._properties):
+            raise InvalidConfig(
+                "--mcp asks with the console's own login: give it one in --command-config (sasl.jaas.config)"
+            )
+        settings = ConsoleSettings(
+            is_read_only, token, pipelines_url, registry_url, security.is_tls, frozenset(mcp_tools)
+        )
+        return Served(self._properties, settings, security, tuple(broker_directories))
+
+    @property
+    def _is_open(self) -> bool:
+        return self._page.get(_PREFIX + _OPEN, self._page.get(_OPEN, "false")).strip().lower() == "true"
+
+    def _security(self, endpoint: Endpoint, clock: Clock) -> HttpSecurity:
+        values = BROKER_KEYS.defaults()
+        for name, text in self._page.items():
+            try:
+                values[name] = broker_key(name).parse(resolve(text))
+            except UnresolvedSecret as error:
+                raise InvalidConfig(f"{name}: {error}") from None
+        is_local = is_loopback(endpoint.host)
+        has_keys = any(values.get(f"{_PREFIX}ssl.keystore.{each}") for each in ("location", "key"))
+        if not is_local and not has_keys and not self._is_open:
+            raise InvalidConfig(
+                f"{endpoint} can be reached from other machines and would be served without TLS: set"
+                f" {_PREFIX}ssl.keystore.location in --command-config, or http.open=true to serve it as it is"
+            )
+        # The sign-in is the application's: cookies instead of HTTP's own passwords.
+        found = http_security(
+            {**values, _OPEN: True}, LISTENER_NAME, endpoint, clock, Metrics(), is_local=is_local
+        )
+        found.access = HttpAccess(None, None)
+        return found

@@ -1,0 +1,41 @@
+"""Pages of the console, a file for each section. A new page is a file here and a line in `SECTIONS`."""
+
+from __future__ import annotations
+
+from barnabas.console.pages import (
+    api_page,
+    clients,
+    cluster,
+    group,
+    groups,
+    log_picture,
+    messages,
+    overview,
+    pipelines,
+    record,
+    topic,
+    topics,
+    transactions,
+)
+from barnabas.console.pages.security import access_rules, quotas, tokens, users
+
+SECTIONS = (
+    overview.SECTION,
+    topics.SECTION,
+    topic.SECTION,
+    messages.SECTION,
+    record.SECTION,
+    log_picture.SECTION,
+    groups.SECTION,
+    group.SECTION,
+    transactions.SECTION,
+    clients.SECTION,
+    pipelines.SECTION,
+    access_rules.SECTION,
+    users.SECTION,
+    quotas.SECTION,
+    tokens.SECTION,
+    cluster.SECTION,
+    api_page.SECTION,
+)
+"""In the order of the navigation. The first route that fits a path serves it."""

@@ -1,0 +1,1 @@
+"""Records for people: reading, following, decoding and filtering them, all within bounds."""

@@ -1,0 +1,266 @@
+"""Pages of records: the newest, the oldest, from an offset or a time, of one partition or of all.
+
+A page has a cursor for each partition, so its link shows the same records to someone else. With a filter the
+search goes on over many records, until the page is full or a bound is reached: records, bytes, or seconds.
+The page says how far it came, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.console.records.decoding import Decoder, Undecodable, is_framed
+from barnabas.console.records.expression import MISSING, Candidate, Predicate
+from barnabas.console.records.fetching import Fetched, fetch_in_log
+from barnabas.core.clock import Clock
+from barnabas.core.ids import TopicPartition
+from barnabas.records.record import Record
+
+FETCH_BYTES: Final = 512 * 1024
+SCANNED_RECORDS_MAX: Final = 200_000
+SCANNED_BYTES_MAX: Final = 128 * 1024 * 1024
+SCAN_MS_MAX: Final = 4_000.0
+KEPT_BYTES_MAX: Final = 24 * 1024 * 1024
+"""Bytes of the records of one page; a page of very large ones is shorter."""
+HELD_BYTES_MAX: Final = 96 * 1024 * 1024
+WINDOW_MAX: Final = 20_000
+UNREADABLE_MAX: Final = 5
+FETCHES_AT_ONCE: Final = 4
+
+Direction = Literal["newer", "older"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """First offset and end of a partition."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    partition: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    records: list[Found]
+    """The newest first, or the oldest first, as the direction is."""
+    cursors: dict[int, int]
+    """By partition: where the next page begins. Older pages have offsets below it."""
+    scanned: int
+    scanned_bytes: int
+    is_complete: bool
+    """Whether nothing is left in this direction."""
+    unreadable: list[str]
+
+
+class Browser:
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        clock: Clock,
+        topic: str,
+        bounds: Mapping[int, Bounds],
+        predicate: Predicate | None = None,
+        decoder: Decoder | None = None,
+        *,
+        committed_only: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._topic = topic
+        self._bounds = bounds
+        self._predicate = predicate
+        self._decoder = decoder
+        self._committed_only = committed_only
+        self._fetching = asyncio.Semaphore(FETCHES_AT_ONCE)
+
+    async def newer(self, cursors: Mapping[int, int], limit: int) -> RecordPage:
+        """Records from the cursors on, up to the ends as they were, by time."""
+        return await self._run(cursors, limit, self._step_newer, is_older=False)
+
+    async def older(self, cursors: Mapping[int, int], limit: int) -> RecordPage:
+        """Records below the cursors, the newest first."""
+        return await self._run(cursors, limit, self._step_older, is_older=True)
+
+    async def _run(
+        self, cursors: Mapping[int, int], limit: int, step: _Step, *, is_older: bool
+    ) -> RecordPage:
+        scan = _Scan({partition: self._inside(partition, at) for partition, at in cursors.items()})
+        until_ms = self._clock.monotonic_ms() + SCAN_MS_MAX
+        window, is_spent = limit, False
+        while not is_spent:
+            dry = [each for each in scan.reached if self._is_dry(scan, each, is_older=is_older)]
+            if not dry or not scan.has_room(limit):
+                break
+            await asyncio.gather(*(step(scan, each, window) for each in dry))
+            window = min(window * 4, WINDOW_MAX)
+            is_spent = scan.is_spent or self._clock.monotonic_ms() >= until_ms
+            self._merge(scan, limit, is_older=is_older, takes_all=is_spent)
+        self._merge(scan, limit, is_older=is_older, takes_all=is_spent)
+        return scan.page(
+            is_older=is_older,
+            is_complete=not any(scan.held.values())
+            and not any(self._is_dry(scan, each, is_older=is_older) for each in scan.reached),
+        )
+
+    def _merge(self, scan: _Scan, limit: int, *, is_older: bool, takes_all: bool) -> None:
+        """Move held records to the page by their times, as long as each partition has shown its next one."""
+        sign = -1 if is_older else 1
+        while scan.has_room(limit):
+            if not takes_all and any(self._is_dry(scan, each, is_older=is_older) for each in scan.reached):
+                return
+            ready = [rest for rest in scan.held.values() if rest]
+            if not ready:
+                return
+            first = min(ready, key=lambda rest: (sign * rest[0].record.timestamp, rest[0].partition))
+            scan.take(first.popleft())
+
+    async def _step_newer(self, scan: _Scan, partition: int, window: int) -> None:
+        del window  # a fetch goes as far as its bytes
+        at, end = scan.reached[partition], self._bounds[partition].end
+        found = await self._fetch(partition, at)
+        scan.hold(
+            partition, await self._kept(partition, [each for each in found.records if each.offset < end])
+        )
+        scan.count(found)
+        scan.reached[partition] = min(found.next_offset, end) if found.next_offset > at else end
+
+    async def _step_older(self, scan: _Scan, partition: int, window: int) -> None:
+        end = scan.reached[partition]
+        at = start = max(self._bounds[partition].first, end - window)
+        kept: list[Found] = []
+        while at < end:
+            found = await self._fetch(partition, at)
+            kept += await self._kept(partition, [each for each in found.records if each.offset < end])
+            scan.count(found)
+            if found.next_offset <= at:
+                break
+            at = found.next_offset
+            newest = _newest_within(kept, KEPT_BYTES_MAX)
+            if len(newest) < len(kept):  # the next page begins below those that are kept
+                kept = newest
+                start = newest[0].record.offset
+        scan.hold(partition, kept[::-1])
+        scan.reached[partition] = start
+
+    def _is_dry(self, scan: _Scan, partition: int, *, is_older: bool) -> bool:
+        """Whether more of the partition has to be read before its next record is known."""
+        bounds, reached = self._bounds[partition], scan.reached[partition]
+        is_over = reached <= bounds.first if is_older else reached >= bounds.end
+        return not is_over and not scan.held[partition]
+
+    async def _fetch(self, partition: int, offset: int) -> Fetched:
+        at = TopicPartition(self._topic, partition)
+        async with self._fetching:
+            return await fetch_in_log(
+                self._cluster,
+                at,
+                offset,
+                FETCH_BYTES,
+                committed_only=self._committed_only,
+            )
+
+    async def _kept(self, partition: int, records: list[Record]) -> list[Found]:
+        if self._predicate is None:
+            return [Found(partition, each) for each in records]
+        found = []
+        for index, each in enumerate(records):
+            if index % 500 == 499:
+                await asyncio.sleep(0)  # other viewers wait for the same loop
+            if self._predicate(await candidate(partition, each, self._decoder)):
+                found.append(Found(partition, each))
+        return found
+
+    def _inside(self, partition: int, offset: int) -> int:
+        bounds = self._bounds[partition]
+        return min(max(offset, bounds.first), bounds.end)
+
+
+class _Scan:
+    """State of one search: records that are held by partition, and those on the page."""
+
+    def __init__(self, cursors: Mapping[int, int]) -> None:
+        self.reached = dict(cursors)
+        self.held: dict[int, deque[Found]] = {partition: deque() for partition in cursors}
+        """Matching records in the direction's order, that are not on the page yet."""
+        self._records: list[Found] = []
+        self._kept_bytes = 0
+        self._held_bytes = 0
+        self._scanned = 0
+        self._scanned_bytes = 0
+        self._unreadable: list[str] = []
+
+    @property
+    def is_spent(self) -> bool:
+        return (
+            self._scanned >= SCANNED_RECORDS_MAX
+            or self._scanned_bytes >= SCANNED_BYTES_MAX
+            or self._held_bytes >= HELD_BYTES_MAX
+        )
+
+    def has_room(self, limit: int) -> bool:
+        return len(self._records) < limit and self._kept_bytes < KEPT_BYTES_MAX
+
+    def hold(self, partition: int, found: list[Found]) -> None:
+        self.held[partition].extend(found)
+        self._held_bytes += sum(_size_of(each.record) for each in found)
+
+    def take(self, found: Found) -> None:
+        size = _size_of(found.record)
+        self._records.append(found)
+        self._kept_bytes += size
+        self._held_bytes -= size
+
+    def count(self, found: Fetched) -> None:
+        self._scanned += len(found.records)
+        self._scanned_bytes += found.size_bytes
+        self._unreadable = [*self._unreadable, *found.unreadable][:UNREADABLE_MAX]
+
+    def page(self, *, is_older: bool, is_complete: bool) -> RecordPage:
+        cursors = dict(self.reached)
+        for partition, rest in self.held.items():
+            if rest:
+                cursors[partition] = rest[0].record.offset + (1 if is_older else 0)
+        return RecordPage(
+            self._records, cursors, self._scanned, self._scanned_bytes, is_complete, self._unreadable
+        )
+
+
+_Step: TypeAlias = Callable[[_Scan, int, int], Awaitable[None]]
+
+
+async def candidate(partition: int, record: Record, decoder: Decoder | None) -> Candidate:
+    """The record as filters see it. A framed value is decoded by its schema."""
+    decoded = MISSING
+    if decoder is not None and record.value is not None and is_framed(record.value):
+        try:
+            decoded = await decoder.decode(record.value)
+        except Undecodable:
+            decoded = MISSING
+    return Candidate(
+        partition, record.offset, record.timestamp, record.key, record.value, record.headers, decoded
+    )
+
+
+def _size_of(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"") + 64
+
+
+def _newest_within(found: list[Found], limit_bytes: int) -> list[Found]:
+    kept: list[Found] = []
+    left = limit_bytes
+    for each in reversed(found):
+        left -= _size_of(each.record)
+        if left < 0 and kept:
+            break
+        kept.append(each)
+    return kept[::-1]

@@ -1,0 +1,165 @@
+"""Bytes of keys and values, as people read them: JSON, text, Avro by a registry, or hexadecimal.
+
+What is shown is bounded, and all of it is text: a page puts it into text nodes and nothing else. Control
+characters and characters that reorder text are shown as their code points, so that a value looks like what
+it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+Format = Literal["auto", "json", "text", "avro", "hex"]
+FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "hex")
+
+PREVIEW_CHARACTERS: Final = 240
+SHOWN_BYTES_MAX: Final = 256 * 1024
+"""Of one key or value on its own page; the rest is in the download."""
+JSON_BYTES_MAX: Final = 2 * 1024 * 1024
+HEX_LINE: Final = 16
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
+)
+"""Control characters, those that hide or reorder text, and halves of pairs, which no encoding has."""
+
+
+class Undecodable(Exception):
+    """The bytes are not of that format; the message says why."""
+
+
+class Decoder(Protocol):
+    """Decoder of framed records, by the schema that they name."""
+
+    async def decode(self, data: bytes) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBytes:
+    """A key, a value or the value of a header."""
+
+    format: Literal["null", "json", "text", "avro", "hex"]
+    text: str
+    size_bytes: int
+    is_cut: bool = False
+    problem: str = ""
+    """Why the format that was asked for does not fit."""
+
+
+NULL: Final = ShownBytes("null", "null", 0)
+
+
+async def show(
+    data: bytes | None, wanted: Format, decoder: Decoder | None, *, is_preview: bool
+) -> ShownBytes:
+    """The bytes in this format; with `auto` in the first that fits."""
+    if data is None:
+        return NULL
+    problem = ""
+    if wanted in ("auto", "avro") and decoder is not None and is_framed(data):
+        try:
+            return _as_json(await decoder.decode(data), "avro", data, is_preview=is_preview)
+        except Undecodable as error:
+            problem = str(error)
+    elif wanted == "avro":
+        problem = "no schema registry is configured" if decoder is None else "the bytes name no schema"
+    shown = _show_plain(data, wanted, is_preview=is_preview)
+    if problem:
+        return ShownBytes(shown.format, shown.text, shown.size_bytes, shown.is_cut, problem)
+    return shown
+
+
+def is_framed(data: bytes) -> bool:
+    return len(data) >= 5 and data[0] == 0
+
+
+def _show_plain(data: bytes, wanted: Format, *, is_preview: bool) -> ShownBytes:
+    if wanted in ("auto", "json", "avro"):
+        try:
+            return _as_json(_loads(data), "json", data, is_preview=is_preview)
+        except Undecodable as error:
+            if wanted == "json":
+                shown = _as_text_or_hex(data, is_preview=is_preview)
+                return ShownBytes(shown.format, shown.text, len(data), shown.is_cut, str(error))
+    if wanted == "hex":
+        return _as_hex(data, is_preview=is_preview)
+    if wanted == "text":
+        return _as_text(data, data[:SHOWN_BYTES_MAX].decode(errors="replace"), is_preview=is_preview)
+    return _as_text_or_hex(data, is_preview=is_preview)
+
+
+def _as_text_or_hex(data: bytes, *, is_preview: bool) -> ShownBytes:
+    try:
+        # The cut may split a character, so a few bytes of the end may be missing.
+        text = data[:SHOWN_BYTES_MAX].decode()
+    except UnicodeDecodeError as error:
+        if len(data) <= SHOWN_BYTES_MAX or error.start < SHOWN_BYTES_MAX - 4:
+            return _as_hex(data, is_preview=is_preview)
+        text = data[: error.start].decode()
+    unseen = sum(1 for _ in _UNSEEN.finditer(text[:2_000]))
+    if unseen > max(len(text[:2_000]) // 10, 1):
+        return _as_hex(data, is_preview=is_preview)
+    return _as_text(data, text, is_preview=is_preview)
+
+
+def _as_text(data: bytes, text: str, *, is_preview: bool) -> ShownBytes:
+    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
+    is_cut = len(text) > limit or len(data) > SHOWN_BYTES_MAX
+    return ShownBytes("text", _visible(text[:limit]), len(data), is_cut)
+
+
+def _loads(data: bytes) -> Any:
+    if len(data) > JSON_BYTES_MAX:
+        raise Undecodable("the value is too large to be shown as JSON")
+    stripped = data[:64].lstrip()[:1]
+    if not stripped or stripped not in b'{["-0123456789tfn':
+        raise Undecodable("the bytes are not JSON")
+    try:
+        return json.loads(data, parse_constant=_refuse)
+    except RecursionError:
+        raise Undecodable("the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise Undecodable(f"the bytes are not JSON: {error}") from None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _as_json(found: Any, kind: Literal["json", "avro"], data: bytes, *, is_preview: bool) -> ShownBytes:
+    try:
+        text = json.dumps(found, ensure_ascii=False, indent=None if is_preview else 2, default=_other)
+    except (RecursionError, ValueError, TypeError) as error:
+        raise Undecodable(f"the value cannot be shown as JSON: {error}") from None
+    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
+    return ShownBytes(kind, _visible(text[:limit]), len(data), len(text) > limit)
+
+
+def _other(value: Any) -> str:
+    """Values that Avro has and JSON lacks."""
+    return value.hex() if isinstance(value, bytes | bytearray) else str(value)
+
+
+def _as_hex(data: bytes, *, is_preview: bool) -> ShownBytes:
+    if is_preview:
+        part = data[: PREVIEW_CHARACTERS // 3]
+        return ShownBytes("hex", part.hex(" "), len(data), len(part) < len(data))
+    part = data[: SHOWN_BYTES_MAX // 4]
+    lines = [_hex_line(part[at : at + HEX_LINE], at) for at in range(0, len(part), HEX_LINE)]
+    return ShownBytes("hex", "\n".join(lines), len(data), len(part) < len(data))
+
+
+def _hex_line(part: bytes, at: int) -> str:
+    seen = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+    return f"{at:08x}  {part.hex(' '):<{HEX_LINE * 3}} {seen}"
+
+
+def _visible(text: str) -> str:
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_name(name: str) -> str:
+    """Name of a header, which may hold any bytes."""
+    return _visible(name.encode("utf-8", "backslashreplace").decode("utf-8", "backslashreplace"))[:200]

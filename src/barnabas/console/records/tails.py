@@ -1,0 +1,194 @@
+"""Live tails: one reader for each user and topic, shared by all viewers, with a ring of bounded size.
+
+A viewer takes what is new in the ring four times a second, the newest first, and no more than a screen of it.
+What the ring or the screen has no room for is counted: "1,204 skipped". A viewer that is slow or gone costs
+nothing but its place. The reader stops when its last viewer leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.client.extensions.records import Record
+from barnabas.core.clock import Clock
+from barnabas.core.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+logger = logging.getLogger(__name__)
+
+RING_RECORDS: Final = 1_000
+RING_BYTES: Final = 8 * 1024 * 1024
+RECORD_BYTES_MAX: Final = 256 * 1024
+"""A larger value is cut in the ring; its own page has all of it."""
+SHOWN_AT_ONCE: Final = 20
+PERIOD_S: Final = 0.25
+POLL_MS: Final = 250.0
+TAILS_MAX: Final = 32
+VIEWERS_MAX: Final = 64
+
+
+class TooMany(Exception):
+    """There are as many viewers as there may be."""
+
+
+class Arrived(NamedTuple):
+    number: int
+    """Counts the records of the tail."""
+    record: Record[bytes | None, bytes | None]
+    is_cut: bool
+
+
+class News(NamedTuple):
+    records: list[Arrived]
+    """The newest first."""
+    skipped: int
+    """Records that were not looked at, because they were more than the ring or the screen holds."""
+    failure: str | None = None
+
+
+class _Tail:
+    """Reader of one topic, for one user."""
+
+    def __init__(self, properties: Mapping[str, Any], topic: str) -> None:
+        self.viewers = 0
+        self.failure: str | None = None
+        self.ready = asyncio.Event()
+        self._ring: deque[Arrived] = deque()
+        self._ring_bytes = 0
+        self._count = 0
+        self._properties = properties
+        self._topic = topic
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def count(self) -> int:
+        """Records so far."""
+        return self._count
+
+    def since(self, number: int) -> list[Arrived]:
+        """Records after the one of that number, as far as the ring has them; the newest first."""
+        found: list[Arrived] = []
+        for each in reversed(self._ring):
+            if each.number <= number:
+                break
+            found.append(each)
+        return found
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        settings = {
+            **self._properties,
+            "fetch.max.bytes": 4 * 1024 * 1024,
+            "max.partition.fetch.bytes": 512 * 1024,
+            "enable.auto.commit": False,
+        }
+        try:
+            async with Consumer(settings) as consumer:
+                partitions = await consumer.partitions_for(self._topic)
+                await consumer.assign(partitions)
+                await consumer.seek_to_end(*partitions)
+                for each in partitions:
+                    await consumer.position(each)
+                self.ready.set()
+                while True:
+                    for record in await consumer.poll(timeout_ms=POLL_MS):
+                        self._add(record)
+        except (KafkaError, ClusterUnreachable) as error:
+            self.failure = error.message if isinstance(error, KafkaError) else str(error)
+        except Exception as error:  # one tail ends, the others go on
+            logger.exception("the tail of %s failed", self._topic)
+            self.failure = repr(error)
+        finally:
+            self.ready.set()
+
+    def _add(self, record: Record[bytes | None, bytes | None]) -> None:
+        is_cut = _size_of(record) > RECORD_BYTES_MAX
+        if is_cut:
+            record = record._replace(
+                key=record.key[:RECORD_BYTES_MAX] if record.key is not None else None,
+                value=record.value[:RECORD_BYTES_MAX] if record.value is not None else None,
+                headers=record.headers[:20] if _headers_size(record) < RECORD_BYTES_MAX else (),
+            )
+        self._count += 1
+        self._ring.append(Arrived(self._count, record, is_cut))
+        self._ring_bytes += _size_of(record)
+        while len(self._ring) > RING_RECORDS or self._ring_bytes > RING_BYTES:
+            self._ring_bytes -= _size_of(self._ring.popleft().record)
+
+
+class Tails:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_topic: dict[tuple[object, str], _Tail] = {}
+        self._viewers = 0
+
+    @property
+    def readers(self) -> int:
+        return len(self._by_topic)
+
+    async def follow(
+        self,
+        owner: object,
+        properties: Mapping[str, Any],
+        topic: str,
+        keeps: Callable[[Record[bytes | None, bytes | None]], bool],
+    ) -> AsyncIterator[News]:
+        """News of a topic for one viewer, forever. `owner` is the user's connection: two users never share
+        a reader, because they may have different rights.
+        """
+        key = (owner, topic)
+        tail = self._by_topic.get(key)
+        if self._viewers >= VIEWERS_MAX or (tail is None and len(self._by_topic) >= TAILS_MAX):
+            raise TooMany("too many tails are open now: close one, or try later")
+        if tail is None:
+            tail = self._by_topic[key] = _Tail(properties, topic)
+        tail.viewers += 1
+        self._viewers += 1
+        try:
+            await tail.ready.wait()
+            seen = tail.count
+            yield News([], 0, tail.failure)
+            while tail.failure is None:
+                await asyncio.sleep(PERIOD_S)
+                news = tail.since(seen)
+                missed = tail.count - seen - len(news)
+                seen = tail.count
+                wanted = [each for each in news if keeps(each.record)]
+                shown = wanted[:SHOWN_AT_ONCE]
+                skipped = missed + len(wanted) - len(shown)
+                if shown or skipped:
+                    yield News(shown, skipped)
+            yield News([], 0, tail.failure)
+        finally:
+            tail.viewers -= 1
+            self._viewers -= 1
+            if not tail.viewers:
+                if self._by_topic.get(key) is tail:
+                    del self._by_topic[key]
+                await tail.stop()
+
+    async def close(self) -> None:
+        tails = list(self._by_topic.values())
+        self._by_topic.clear()
+        for each in tails:
+            await each.stop()
+
+
+def _headers_size(record: Record[bytes | None, bytes | None]) -> int:
+    return sum(len(name) + len(value or b"") for name, value in record.headers)
+
+
+def _size_of(record: Record[bytes | None, bytes | None]) -> int:
+    return len(record.key or b"") + len(record.value or b"") + _headers_size(record) + 100

@@ -1,0 +1,61 @@
+// Script of the console: what HTML alone cannot do. Nothing here makes HTML from text.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const stored = (() => { try { return localStorage.getItem("theme"); } catch { return null; } })();
+  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
+
+  const rowsMax = 200;
+
+  // A time is shown in UTC; its tooltip has the reader's own zone.
+  const localTimes = (within) => {
+    for (const each of within.querySelectorAll("time[datetime]:not([title])")) {
+      const at = new Date(each.dateTime);
+      if (!Number.isNaN(at.valueOf())) each.title = `${at.toLocaleString()} here`;
+    }
+  };
+
+  // A tail keeps its newest rows only.
+  const trimTail = () => {
+    const body = document.querySelector("#tail-rows");
+    if (body) while (body.rows.length > rowsMax) body.deleteRow(-1);
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    localTimes(document);
+    document.querySelector("#theme")?.addEventListener("click", () => {
+      const isDark = getComputedStyle(root).colorScheme === "dark"
+        || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+      root.dataset.theme = isDark ? "light" : "dark";
+      try { localStorage.setItem("theme", root.dataset.theme); } catch { /* a browser without storage */ }
+    });
+    for (const each of document.querySelectorAll("form[data-submit-on-change]")) {
+      each.addEventListener("change", () => each.requestSubmit());
+    }
+    document.querySelector("#tail-pause")?.addEventListener("click", (event) => {
+      const isPaused = event.target.getAttribute("aria-pressed") !== "true";
+      event.target.setAttribute("aria-pressed", String(isPaused));
+      event.target.textContent = isPaused ? "Continue" : "Pause";
+      document.querySelector("#tail-state")?.classList.toggle("off", isPaused);
+    });
+  });
+
+  // A paused tail drops what arrives: the reader keeps what is on the page.
+  document.addEventListener("htmx:sse:before:message", (event) => {
+    if (document.querySelector("#tail-pause[aria-pressed=true]")) event.preventDefault();
+  });
+  for (const name of ["htmx:sse:after:message", "htmx:after:swap"]) {
+    document.addEventListener(name, (event) => {
+      trimTail();
+      localTimes(event.target instanceof Element ? event.target : document);
+    });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest?.("input, textarea, select");
+    if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+      const search = document.querySelector("input[type=search]");
+      if (search) { event.preventDefault(); search.focus(); }
+    }
+  });
+})();

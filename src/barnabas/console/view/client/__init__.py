@@ -1,0 +1,1 @@
+"""View of a cluster through the client library: works against any Kafka."""

@@ -1,0 +1,43 @@
+"""Which view a user gets: the brokers' own, where they run on this machine, else the client's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.console.view.client.client_view import ClientView
+from barnabas.console.view.interface import ClusterView
+from barnabas.console.view.local.brokers import LocalBrokers
+from barnabas.console.view.local.either_view import EitherView
+from barnabas.console.view.local.local_view import LocalView
+from barnabas.core.clock import Clock
+from barnabas.core.errors import KafkaError
+from barnabas.inspection.wire import SOCKET_NAME
+
+
+class Views:
+    """Opens views. `directories` are those of the brokers of this machine."""
+
+    def __init__(self, directories: Sequence[Path], clock: Clock) -> None:
+        self._clock = clock
+        self._sockets = [each / SOCKET_NAME for each in directories]
+        self._brokers = LocalBrokers(self._sockets, clock)
+
+    async def __call__(self, cluster: ClusterClient, principal: str | None) -> ClusterView:
+        by_client = ClientView(cluster, self._clock)
+        if not self._sockets or await self._are_a_part():
+            return by_client
+        return EitherView(LocalView(self._brokers, principal), by_client)
+
+    async def close(self) -> None:
+        await self._brokers.close()
+
+    async def _are_a_part(self) -> bool:
+        """Whether the cluster has other brokers, whose partitions these do not know."""
+        try:
+            found = await LocalView(self._brokers, None).overview()
+        except (ClusterUnreachable, KafkaError):
+            return False
+        return len(found.brokers) > len(self._sockets)

@@ -1,0 +1,1 @@
+"""Web application of the console: sessions, security headers, routes, assets."""

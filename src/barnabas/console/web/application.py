@@ -1,0 +1,290 @@
+"""Starlette application of the console: routes of all sections, guarded.
+
+Every answer has the security headers. The policy of a page lets run what carries the page's nonce and nothing
+else, loads from this address alone, and lets no other site frame it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from barnabas.client.admin.calls.per_resource import SomeFailed
+from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.console.html.components import card, empty, field
+from barnabas.console.html.elements import a, button, p
+from barnabas.console.view.interface import NotOffered
+from barnabas.console.web.api import as_json
+from barnabas.console.web.assets import by_path
+from barnabas.console.web.connections import reason_of
+from barnabas.console.web.console import Console
+from barnabas.console.web.context import FAILURES, Context, Refused
+from barnabas.console.web.layout import heading
+from barnabas.console.web.section import Answer, Handler, Section
+from barnabas.console.web.sessions import COOKIE, Session
+from barnabas.core.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    GroupIdNotFound,
+    KafkaError,
+    ResourceNotFound,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartition,
+)
+
+logger = logging.getLogger(__name__)
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
+    " trusted-types htmx"
+)
+HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+FOREVER: Final = "public, max-age=31536000, immutable"
+_NOT_FOUND = (UnknownTopicOrPartition, GroupIdNotFound, TransactionalIdNotFound, ResourceNotFound)
+_FORBIDDEN = (
+    TopicAuthorizationFailed,
+    GroupAuthorizationFailed,
+    ClusterAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
+
+
+def application(console: Console, sections: Sequence[Section]) -> Starlette:
+    guard = _Guard(console)
+    register_url_convertor("int", _PathNumber())
+    routes = [
+        Route("/static/{digest}/{name}", _asset, methods=["GET"]),
+        Route("/sign-in", guard.open_to_all(sign_in_page), methods=["GET"]),
+        Route("/sign-in", guard.open_to_all(sign_in), methods=["POST"]),
+        Route("/sign-out", guard.page(sign_out), methods=["POST"]),
+        Route("/api/openapi.json", guard.json(_described), methods=["GET"]),
+    ]
+    for section in sections:
+        routes += [
+            Route(each.path, guard.page(each.handle), methods=[each.method]) for each in section.routes
+        ]
+        routes += [Route(each.path, guard.json(each.answer), methods=["GET"]) for each in section.questions]
+    return Starlette(routes=routes, exception_handlers={HTTPException: guard.not_served})
+
+
+class _PathNumber(IntegerConvertor):
+    """`{offset:int}`. A longer number is no address: the requests of the client have no room for it."""
+
+    regex = "[0-9]{1,18}"
+
+
+async def _described(ctx: Context) -> object:
+    return ctx.console.description
+
+
+async def _asset(request: Request) -> Response:
+    found = by_path().get(request.url.path)
+    if found is None:
+        return PlainTextResponse("no such file", 404)
+    return Response(found.body, media_type=found.media_type, headers={"cache-control": FOREVER, **HEADERS})
+
+
+class _Guard:
+    """Gives each request its session, and turns failures into pages."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def page(self, handle: Handler) -> Callable[[Request], Awaitable[Response]]:
+        return self._with_context(handle, needs_session=True)
+
+    def open_to_all(self, handle: Handler) -> Callable[[Request], Awaitable[Response]]:
+        return self._with_context(handle, needs_session=False)
+
+    def json(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            ctx, is_new = self._context(request)
+            await self._console.until_open()
+            if not ctx.may_enter:
+                return self._finished(ctx, JSONResponse({"message": "sign in first"}, 401), is_new=is_new)
+            try:
+                response = JSONResponse(as_json(await answer(ctx)))
+            except FAILURES as error:
+                body = {"message": reason_of(error), "error": type(error).__name__}
+                response = JSONResponse(body, status_of(error))
+            except Exception:  # one answer fails, the console goes on
+                logger.exception("%s failed", request.url.path)
+                response = JSONResponse({"message": "the log of the console says why"}, 500)
+            return self._finished(ctx, response, is_new=is_new)
+
+        return respond
+
+    async def not_served(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        ctx, is_new = self._context(request)
+        if request.url.path.startswith("/api/"):
+            response: Response = JSONResponse({"message": error.detail}, error.status_code)
+        elif ctx.may_enter:
+            response = _failure(ctx, "There is no such page", error.status_code)
+        else:
+            response = PlainTextResponse(error.detail, error.status_code)
+        return self._finished(ctx, response, is_new=is_new)
+
+    def _with_context(
+        self, handle: Handler, *, needs_session: bool
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            ctx, is_new = self._context(request)
+            if needs_session:
+                await self._console.until_open()
+            if needs_session and not ctx.may_enter:
+                return self._finished(ctx, self._turned_away(ctx), is_new=is_new)
+            try:
+                response = await handle(ctx)
+            except FAILURES as error:
+                response = _failure(ctx, reason_of(error), status_of(error))
+            except Exception:  # one page fails, the console goes on
+                logger.exception("page %s failed", request.url.path)
+                response = _failure(ctx, "The page failed; the log of the console says why.", 500)
+            return self._finished(ctx, response, is_new=is_new)
+
+        return respond
+
+    def _context(self, request: Request) -> tuple[Context, bool]:
+        found = self._console.sessions.find(request.cookies.get(COOKIE))
+        session = found or self._console.sessions.begin()
+        return Context(request, self._console, session), found is None
+
+    def _turned_away(self, ctx: Context) -> Response:
+        if self._console.connections.needs_login or not (
+            self._console.settings.token is None or ctx.session.is_admitted
+        ):
+            if ctx.request.method == "GET" and ctx.request.url.path != "/":
+                ctx.session.wanted_path = ctx.request.url.path + (
+                    f"?{ctx.request.url.query}" if ctx.request.url.query else ""
+                )
+            return ctx.redirect("/sign-in")
+        waiting = empty(p("No broker answers yet. The console tries again every second."))
+        return ctx.page("Waiting for a broker", heading("Waiting for a broker"), waiting, status=503)
+
+    def _finished(self, ctx: Context, response: Response, *, is_new: bool) -> Response:
+        if is_new:
+            set_cookie(response, ctx.session, is_tls=self._console.settings.is_tls)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers["content-security-policy"] = POLICY.format(nonce=ctx.nonce)
+        response.headers.setdefault("cache-control", "no-store")
+        return response
+
+
+def set_cookie(response: Response, session: Session, *, is_tls: bool) -> None:
+    response.set_cookie(COOKIE, session.id, httponly=True, samesite="strict", secure=is_tls, path="/")
+
+
+def status_of(error: Exception) -> int:
+    if isinstance(error, Refused):
+        return error.status
+    if isinstance(error, NotOffered):
+        return 501
+    if isinstance(error, _NOT_FOUND):
+        return 404
+    if isinstance(error, _FORBIDDEN):
+        return 403
+    if isinstance(error, ClusterUnreachable) or (isinstance(error, KafkaError) and error.retriable):
+        return 503
+    return 409 if isinstance(error, KafkaError | SomeFailed) else 500
+
+
+def _failure(ctx: Context, message: str, status: int) -> Response:
+    back = ctx.request.headers.get("referer", "")
+    path = "/" + back.split("/", 3)[3] if back.count("/") >= 3 else "/"
+    return ctx.page(
+        "That did not work",
+        heading("That did not work"),
+        card(None, p(message, class_="note bad"), p(a("Back", href=_safe_path(path)))),
+        status=status,
+    )
+
+
+def _safe_path(path: str) -> str:
+    return (
+        path
+        if not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable() and " " not in path
+        else "/"
+    )
+
+
+# --- signing in ---
+
+
+async def sign_in_page(ctx: Context) -> Response:
+    settings = ctx.console.settings
+    given = ctx.query.get("token")
+    if given is not None and settings.token is not None:
+        return _admit(ctx, given)
+    if ctx.console.connections.needs_login:
+        fields = [
+            field("user", "User", autocomplete="username", required=True, autofocus=True),
+            field("password", "Password", kind="password", autocomplete="current-password", required=True),
+        ]
+        lead = "Sign in as a user of the cluster. Every change is made as this user."
+    elif settings.token is not None:
+        fields = [field("token", "Token", kind="password", required=True, autofocus=True)]
+        lead = "The console printed its token when it started."
+    else:
+        return ctx.redirect("/")
+    form = ctx.form_to("/sign-in", *fields, button("Sign in", class_="primary"))
+    return ctx.page("Sign in", heading("Sign in", below=lead), card(None, form))
+
+
+async def sign_in(ctx: Context) -> Response:
+    form = await ctx.fields()
+    if ctx.console.settings.token is not None and not ctx.console.connections.needs_login:
+        return _admit(ctx, form.text("token"))
+    try:
+        connection = await ctx.console.connections.log_in(form.text("user"), form.raw("password"))
+    except SaslAuthenticationFailed:
+        return ctx.redirect("/sign-in", "The brokers refused this name and password.", is_failure=True)
+    return _entered(ctx, lambda session: setattr(session, "connection", connection))
+
+
+def _admit(ctx: Context, token: str) -> Response:
+    known = ctx.console.settings.token or ""
+    if not secrets.compare_digest(token.encode(), known.encode()):
+        return ctx.redirect("/sign-in", "This is not the console's token.", is_failure=True)
+    return _entered(ctx, lambda session: setattr(session, "is_admitted", True))
+
+
+def _entered(ctx: Context, enter: Callable[[Session], None]) -> Response:
+    """Begin another session for the signed-in user: an id that was known before is worth nothing."""
+    path = _safe_path(ctx.session.wanted_path)
+    ctx.console.sessions.end(ctx.session)
+    ctx.session = ctx.console.sessions.begin()
+    enter(ctx.session)
+    response = ctx.redirect(path)
+    set_cookie(response, ctx.session, is_tls=ctx.console.settings.is_tls)
+    return response
+
+
+async def sign_out(ctx: Context) -> Response:
+    await ctx.fields()
+    ctx.console.sessions.end(ctx.session)
+    ctx.session = ctx.console.sessions.begin()
+    response = ctx.redirect("/sign-in", "Signed out.")
+    set_cookie(response, ctx.session, is_tls=ctx.console.settings.is_tls)
+    return response

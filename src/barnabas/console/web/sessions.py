@@ -1,0 +1,107 @@
+"""Sessions of browsers: a random cookie, the signed-in user's client, notices for the next page.
+
+A session that is not used ends; the session that was used longest ago makes room when there are too many. The
+form token of a session is derived from its id, so another site that can make the browser send the cookie does
+not know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from barnabas.console.web.connections import Connection
+from barnabas.core.clock import Clock
+
+COOKIE: Final = "barnabas_console"
+IDLE_MS: Final = 8 * 3_600_000.0
+SESSIONS_MAX: Final = 1_000
+NOTICES_MAX: Final = 5
+ID_BYTES: Final = 32
+
+
+class Notice(NamedTuple):
+    text: str
+    tone: Literal["good", "bad"]
+
+
+class Session:
+    def __init__(self, id_: str, secret: bytes, now_ms: float) -> None:
+        self.id = id_
+        self.form_token = hmac.new(secret, id_.encode(), hashlib.sha256).hexdigest()
+        self.used_ms = now_ms
+        self.connection: Connection | None = None
+        self.is_admitted = False
+        """Whether the browser has shown the console's token."""
+        self.wanted_path = "/"
+        """Page that was asked for before the sign-in."""
+        self.notices: list[Notice] = []
+
+    def notify(self, text: str, tone: Literal["good", "bad"]) -> None:
+        self.notices = [*self.notices, Notice(text, tone)][-NOTICES_MAX:]
+
+    def take_notices(self) -> list[Notice]:
+        taken, self.notices = self.notices, []
+        return taken
+
+
+class Sessions:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._secret = secrets.token_bytes(32)
+        self._by_id: OrderedDict[str, Session] = OrderedDict()
+        """The one used last is the last."""
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._by_id.values()))
+
+    def find(self, id_: str | None) -> Session | None:
+        self._expire()
+        found = self._by_id.get(id_ or "")
+        if found is not None:
+            found.used_ms = self._clock.monotonic_ms()
+            self._by_id.move_to_end(found.id)
+        return found
+
+    def begin(self) -> Session:
+        self._expire()
+        while len(self._by_id) >= SESSIONS_MAX:
+            # Strangers who ask often must not sign users out.
+            unknown = (
+                each for each in self._by_id.values() if each.connection is None and not each.is_admitted
+            )
+            self._drop(next(unknown, None) or next(iter(self._by_id.values())))
+        made = Session(secrets.token_urlsafe(ID_BYTES), self._secret, self._clock.monotonic_ms())
+        self._by_id[made.id] = made
+        return made
+
+    def end(self, session: Session) -> None:
+        self._drop(session)
+
+    async def close(self) -> None:
+        for each in list(self._by_id.values()):
+            self._drop(each)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _expire(self) -> None:
+        until_ms = self._clock.monotonic_ms() - IDLE_MS
+        while self._by_id:
+            oldest = next(iter(self._by_id.values()))
+            if oldest.used_ms > until_ms:
+                return
+            self._drop(oldest)
+
+    def _drop(self, session: Session) -> None:
+        self._by_id.pop(session.id, None)
+        connection, session.connection = session.connection, None
+        session.is_admitted = False  # streams of the session end
+        if connection is not None:
+            task = asyncio.create_task(connection.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)

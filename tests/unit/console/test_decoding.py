@@ -1,0 +1,96 @@
+"""Bytes as people read them: the first format that fits, all of it text, all of it bounded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.console.records.decoding import (
+    PREVIEW_CHARACTERS,
+    SHOWN_BYTES_MAX,
+    Format,
+    ShownBytes,
+    Undecodable,
+    show,
+    visible_name,
+)
+
+
+async def shown(data: bytes | None, wanted: Format = "auto", *, is_preview: bool = False) -> ShownBytes:
+    return await show(data, wanted, None, is_preview=is_preview)
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted", "kind", "text"),
+    [
+        (None, "auto", "null", "null"),
+        (b"", "auto", "text", ""),
+        (b"hello", "auto", "text", "hello"),
+        ('{"a": "é"}'.encode(), "auto", "json", '{\n  "a": "é"\n}'),
+        (b'{"a": ', "auto", "text", '{"a": '),
+        (b"12", "text", "text", "12"),
+        (b"\xff\xfe", "auto", "hex", f"{0:08x}  {'ff fe':<48} .."),
+        (b"\xff\xfe", "text", "text", "\ufffd\ufffd"),
+        (b"NaN", "auto", "text", "NaN"),
+        ("safe \u202eexe.txt".encode(), "auto", "text", "safe \\u202eexe.txt"),
+    ],
+)
+async def test_formats(data: bytes | None, wanted: Format, kind: str, text: str) -> None:
+    found = await shown(data, wanted)
+    assert (found.format, found.text) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"[" * 200_000, b'{"a":' * 50_000, b"x" * (10 << 20), b"\x00" * (10 << 20), "é".encode() * (5 << 20)],
+)
+@pytest.mark.parametrize("is_preview", [True, False])
+async def test_what_is_shown_is_bounded(data: bytes, is_preview: bool) -> None:
+    found = await shown(data, is_preview=is_preview)
+    assert len(found.text) <= (PREVIEW_CHARACTERS if is_preview else 2 * SHOWN_BYTES_MAX)
+    assert found.is_cut or (not is_preview and len(data) <= SHOWN_BYTES_MAX)
+    assert found.size_bytes == len(data)
+
+
+@given(st.binary(max_size=500))
+async def test_any_bytes_are_shown(data: bytes) -> None:
+    for wanted in ("auto", "json", "text", "avro", "hex"):
+        found = await shown(data, wanted, is_preview=True)
+        assert "\x00" not in found.text
+        assert "\u202e" not in found.text
+
+
+async def test_half_of_a_pair_is_shown_as_its_code_point() -> None:
+    """JSON may name half of a character, which cannot be encoded in an answer."""
+    found = await shown(b'{"a": "\\ud800"}', is_preview=True)
+    assert found.text == '{"a": "\\ud800"}'
+    assert found.text.encode()
+
+
+async def test_a_format_that_does_not_fit_says_so() -> None:
+    assert "not JSON" in (await shown(b"plain", "json")).problem
+    assert "no schema registry" in (await shown(b"\x00\x00\x00\x00\x01x", "avro")).problem
+
+
+class Registry:
+    async def decode(self, data: bytes) -> Any:
+        if data[5:] == b"bad":
+            raise Undecodable("the value does not fit its schema")
+        return {"name": data[5:].decode(), "raw": b"\x01"}
+
+
+async def test_framed_values_are_decoded_by_their_schema() -> None:
+    found = await show(b"\x00\x00\x00\x00\x07ada", "auto", Registry(), is_preview=True)
+    assert found.format == "avro"
+    assert json.loads(found.text) == {"name": "ada", "raw": "01"}
+    bad = await show(b"\x00\x00\x00\x00\x07bad", "auto", Registry(), is_preview=True)
+    assert (bad.format, bad.problem) == ("hex", "the value does not fit its schema")
+
+
+def test_names_of_headers_are_visible() -> None:
+    assert visible_name("a\x00\u202eb") == "a\\u0000\\u202eb"
+    assert visible_name("\udcff") == "\\udcff"
