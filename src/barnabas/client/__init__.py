@@ -11,7 +11,6 @@ connector for Spark uses parts of this package without asyncio.
 - `aio`: the asyncio shell. `cluster_client` is the base of every client; brokers use its `channel` between
   themselves.
 - `blocking`: a connection on a plain socket, for the Spark connector, which imports nothing of asyncio.
-- `group_member`: a member of a classic consumer group.
 - `producer`: the producer; its `core` has the machines without I/O.
 - `admin`: the admin client, on administrative requests by subject.
 - `extensions`: serializers, interceptors, metrics, and the records that applications see.

@@ -170,6 +170,14 @@ async def test_faults_of_the_caller_are_named_at_once(address: str, new_name: Ne
     assert await read_values(address, topic) == [b"v"]
 
 
+async def test_any_buffer_is_a_key_and_a_value(address: str, new_name: NewName) -> None:
+    topic = new_name("orders")
+    async with Producer(address) as producer:
+        for kind in (bytes, bytearray, memoryview):
+            await producer.publish(topic, kind(b"value"), key=kind(b"key"))
+    assert await read_values(address, topic) == [b"value"] * 3
+
+
 async def test_linger_collects_records_and_flush_ends_it(address: str, new_name: NewName) -> None:
     topic = new_name("orders")
     async with Producer(address, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:

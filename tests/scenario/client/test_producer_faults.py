@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from tests.support.broker import BarnabasBroker, running
-from tests.support.embedded_cluster import cluster_broker, shared_store
 from tests.support.in_process import in_process_broker
 from tests.support.ports import free_port
 from tests.support.reading import read_values
 
-from barnabas.client import Admin, ClientClosed, NewTopic, Producer, TopicPartition
+from barnabas.client import ClientClosed, Producer
 from barnabas.client.producer.delivery import Delivery
 from barnabas.core.errors import RequestTimedOut
+from barnabas.testing.broker import run_broker
+from barnabas.testing.cluster import run_cluster
 
 RECORDS = 3_000
 
@@ -41,35 +42,19 @@ async def test_nothing_is_lost_doubled_or_reordered_by_kills(tmp_path: Path) -> 
         assert await read_values(started.bootstrap, "orders") == [b"%d" % number for number in range(RECORDS)]
 
 
-async def test_a_new_leader_is_found_without_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with shared_store(tmp_path, monkeypatch):
-        brokers = [
-            cluster_broker(tmp_path / str(number), number, auto_leader_rebalance_enable="false")
-            for number in (1, 2)
-        ]
-        for each in brokers:
-            await each.start()
-        try:
-            bootstrap = ",".join(str(each.address) for each in brokers)
-            at = TopicPartition("orders", 0)
-            async with (
-                Admin(bootstrap) as admin,
-                Producer(bootstrap, linger_ms=0, batch_size=300) as producer,
-            ):
-                await admin.create_topics([NewTopic("orders", assignment={0: (1, 2)})])
-                deliveries: list[Delivery] = []
-                for round_number in range(4):
-                    first, second = ((2, 1), (1, 2))[round_number % 2]
-                    values = [b"%d-%d" % (round_number, number) for number in range(200)]
-                    deliveries += await producer.send_many("orders", values)
-                    await admin.alter_partition_reassignments({at: (first, second)})
-                    await admin.elect_leaders([at])
-                found = [await delivery for delivery in deliveries]
-                assert [each.offset for each in found] == list(range(800))
-                assert producer.metrics.snapshot()["producer_record_error_total"] == 0
-        finally:
-            for each in reversed(brokers):
-                await each.stop()
+async def test_a_new_leader_is_found_without_a_loss() -> None:
+    with run_cluster(2) as cluster:
+        cluster.create_topic("orders")
+        async with Producer(cluster.bootstrap, linger_ms=0, batch_size=300) as producer:
+            deliveries: list[Delivery] = []
+            for round_number in range(4):
+                values = [b"%d-%d" % (round_number, number) for number in range(200)]
+                deliveries += await producer.send_many("orders", values)
+                leader = 2 - round_number % 2
+                await asyncio.to_thread(lambda to: cluster.move_leader("orders", to=to), leader)
+            found = [await delivery for delivery in deliveries]
+            assert [each.offset for each in found] == list(range(800))
+            assert producer.metrics.snapshot()["producer_record_error_total"] == 0
 
 
 async def test_send_waits_while_the_buffer_is_full_and_memory_stays_bounded(tmp_path: Path) -> None:
@@ -89,15 +74,13 @@ async def test_send_waits_while_the_buffer_is_full_and_memory_stays_bounded(tmp_
             assert numbers["producer_waiting_senders"] == 0
 
 
-async def test_a_full_buffer_ends_the_wait_after_max_block(tmp_path: Path) -> None:
-    port = free_port()
-    broker = BarnabasBroker(tmp_path / "data", port=port)
-    producer = Producer(
-        f"127.0.0.1:{port}", buffer_memory=10_000, batch_size=2_000, max_block_ms=2_000, linger_ms=0
-    )
-    with running(broker) as started:
+async def test_a_full_buffer_ends_the_wait_after_max_block() -> None:
+    with run_broker() as broker:
+        producer = Producer(
+            broker.bootstrap, buffer_memory=10_000, batch_size=2_000, max_block_ms=2_000, linger_ms=0
+        )
         await producer.publish("orders", b"first")
-        started.kill()
+        broker.kill()
         sent = 0
 
         async def fill() -> None:
@@ -124,17 +107,16 @@ async def test_an_unreachable_cluster_is_named(caplog: pytest.LogCaptureFixture)
     assert "no broker answers" in caplog.text
 
 
-@pytest.mark.slow
-async def test_records_that_cannot_be_delivered_fail_in_time(tmp_path: Path) -> None:
-    with running(BarnabasBroker(tmp_path / "data")) as started:
+async def test_records_that_cannot_be_delivered_fail_in_time() -> None:
+    with run_broker() as broker:
         timeouts: dict[str, Any] = {"delivery_timeout_ms": 600, "request_timeout_ms": 500, "linger_ms": 0}
-        async with Producer(started.bootstrap, **timeouts) as producer:
+        async with Producer(broker.bootstrap, **timeouts) as producer:
             await producer.publish("orders", b"first")
-            started.kill()
+            broker.kill()
             delivery = await producer.send("orders", b"late")
             with pytest.raises(RequestTimedOut, match=r"delivery\.timeout\.ms"):
                 await delivery
-            started.start()
+            await asyncio.to_thread(broker.restart)
             assert (await producer.publish("orders", b"second")).offset >= 1
 
 

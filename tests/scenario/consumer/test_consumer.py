@@ -190,7 +190,7 @@ async def test_a_member_that_stopped_polling_leaves_and_its_commit_is_refused(
     await bench.create(2)
     await bench.write(numbered(10))
     notes = Notes()
-    slow = bench.consumer(**how, max_poll_interval_ms=300, enable_auto_commit=False, listener=notes)
+    slow = bench.consumer(**how, max_poll_interval_ms=1_000, enable_auto_commit=False, listener=notes)
     async with slow, bench.consumer(**how) as other:
         await read(slow, 1)
         async with asyncio.timeout(PATIENCE_S):

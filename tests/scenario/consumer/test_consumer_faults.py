@@ -14,17 +14,15 @@ import pytest
 
 from barnabas.client import Consumer, Record
 from barnabas.client.admin.groups import Groups
-from barnabas.client.admin.topics_and_configs import Admin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.testing.broker import run_broker
+from barnabas.testing.cluster import run_cluster
 from tests.scenario.consumer import processing_member
 from tests.scenario.consumer.conftest import QUICK, Bench
 from tests.scenario.consumer.test_consumer import numbered
-from tests.support.broker import BarnabasBroker
-from tests.support.clusters import any_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -115,38 +113,27 @@ def _values(notes: Sequence[Path]) -> list[str]:
 
 
 @protocols
-async def test_a_broker_that_restarts_is_found_again(tmp_path: Path, protocol: str) -> None:
-    broker = BarnabasBroker(tmp_path / "data", settings=QUICK_SETTINGS)
-    broker.start()
-    try:
+async def test_a_broker_that_restarts_is_found_again(protocol: str) -> None:
+    with run_broker(QUICK_SETTINGS) as broker:
+        broker.create_topic("topic", partitions=2)
         async with client_of(broker.bootstrap) as cluster:
-            await Admin(cluster).create_topic("topic", partitions=2, configs={})
             await write(cluster, numbered(50))
             async with consumer_of(broker.bootstrap, protocol) as consumer:
                 assert sorted(await read(consumer, 50)) == numbered(50)
                 await consumer.commit()
-                for kill in (broker.kill, broker.stop):
-                    kill()
-                    broker.start()
-                    first = 50 if kill == broker.kill else 100
+                for first, end in ((50, broker.kill), (100, broker.stop)):
+                    await asyncio.to_thread(end)
+                    await asyncio.to_thread(broker.restart)
                     await write(cluster, numbered(50, first))
                     assert sorted(await read(consumer, 50)) == numbered(50, first)
-    finally:
-        broker.kill()
 
 
 @protocols
-async def test_a_coordinator_that_dies_is_replaced_and_members_stay(tmp_path: Path, protocol: str) -> None:
+async def test_a_coordinator_that_dies_is_replaced_and_members_stay(protocol: str) -> None:
     """Three brokers; the coordinator of the group, which also leads partitions, is killed under load."""
-    settings = {
-        **QUICK_SETTINGS,
-        "offsets.topic.replication.factor": 3,
-        "default.replication.factor": 3,
-        "min.insync.replicas": 1,
-    }
-    with any_cluster("barnabas", tmp_path, settings) as brokers:
+    with run_cluster(3, QUICK_SETTINGS) as brokers:
+        brokers.create_topic("topic", partitions=4)
         async with client_of(brokers.bootstrap) as cluster:
-            brokers.create_topic("topic", partitions=4, replication_factor=3)
             await write(cluster, numbered(40))
             one = consumer_of(brokers.bootstrap, protocol)
             two = consumer_of(brokers.bootstrap, protocol)
@@ -162,7 +149,7 @@ async def test_a_coordinator_that_dies_is_replaced_and_members_stay(tmp_path: Pa
 
                 await until(40)
                 coordinator = (await Groups(cluster).describe("group")).coordinator_id
-                brokers.broker(coordinator).kill()
+                await asyncio.to_thread(brokers.kill, coordinator)
                 writing = asyncio.create_task(write(cluster, numbered(200, 40)))
                 await until(240)
                 await writing

@@ -30,7 +30,8 @@ async def filled(bench: Bench) -> None:
 
 def table(bench: Bench, **options: Any) -> TopicTable:
     assert barnabas.read is read
-    return read(bench.topic, config=bench.bootstrap, **options)
+    made: TopicTable = read(bench.topic, config=bench.bootstrap, **options)
+    return made
 
 
 async def test_a_consumer_gives_arrow_batches_and_commits_them(bench: Bench) -> None:

@@ -123,7 +123,7 @@ def test_producer_interceptors_run_in_order_and_a_broken_one_stops_nothing(
     assert not ProducerInterceptors([])
     with caplog.at_level(logging.WARNING):
         assert chain.on_send(ProducerRecord("orders", b"v")).value == b"v12"
-        chain.on_acknowledgement(None, ValueError())
+        chain.on_outcome(ProducerRecord("orders"), None, ValueError())
     assert len(seen) == 2
     assert "Broken" in caplog.text
 

@@ -4,10 +4,12 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from barnabas.client.admin.calls.per_resource import each_row
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import Steps, raise_for
+from barnabas.core.errors import KafkaError, error_for
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.delete_acls import (
     DeleteAclsFilter,
@@ -32,28 +34,33 @@ class Acls:
                 found[binding] = None
         return sorted(found)
 
-    async def create(self, bindings: Sequence[AclBinding]) -> None:
-        request = CreateAclsRequest(
-            creations=[
-                AclCreation(
-                    resource_type=pattern.resource_type,
-                    resource_name=pattern.name,
-                    resource_pattern_type=pattern.pattern_type,
-                    principal=rule.principal,
-                    host=rule.host,
-                    operation=rule.operation,
-                    permission_type=rule.permission,
-                )
-                for pattern, rule in bindings
-            ]
-        )
+    async def create(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, None]:
+        """Create all bindings with one request; an error for each that is refused."""
 
-        def attempt() -> Steps[None]:
+        def attempt(left: Mapping[AclBinding, None]) -> Steps[dict[AclBinding, KafkaError | None]]:
+            request = CreateAclsRequest(
+                creations=[
+                    AclCreation(
+                        resource_type=pattern.resource_type,
+                        resource_name=pattern.name,
+                        resource_pattern_type=pattern.pattern_type,
+                        principal=rule.principal,
+                        host=rule.host,
+                        operation=rule.operation,
+                        permission_type=rule.permission,
+                    )
+                    for pattern, rule in left
+                ]
+            )
             answer = yield from self._cluster.state.ask_controller(request, CreateAclsResponse)
-            for binding, result in zip(bindings, answer.results, strict=True):
-                raise_for(result.error_code, result.error_message, str(binding))
+            return {
+                binding: error_for(row.error_code, row.error_message or str(binding))
+                if row.error_code
+                else None
+                for binding, row in zip(left, answer.results, strict=True)
+            }
 
-        await self._cluster.run_with_retries(attempt)
+        return await self._cluster.run(each_row(self._cluster.state, dict.fromkeys(bindings), attempt))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
         """Delete the bindings that match; returns them."""

@@ -98,6 +98,11 @@ class Admin:
     async def close(self) -> None:
         await self._cluster.close()
 
+    @property
+    def cluster(self) -> ClusterClient:
+        """Client of the cluster below this one, for requests that have no method here."""
+        return self._cluster
+
     async def _run(self, steps: Steps[T]) -> T:
         return await self._cluster.run(steps)
 
@@ -291,7 +296,7 @@ class Admin:
         return await self._acls.find(filters)
 
     async def create_acls(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, None]:
-        return await of_each({binding: self._acls.create([binding]) for binding in bindings})
+        return await self._acls.create(bindings)
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
         """Delete the bindings that match; returns them."""
@@ -360,6 +365,10 @@ class Admin:
     ) -> dict[TopicPartition, list[OpenTransaction]]:
         """Producers with an open transaction in each partition, oldest first."""
         return await of_each({at: self._transactions.open_in(at) for at in partitions})
+
+    async def find_hanging_transactions(self, topics: Collection[str]) -> list[OpenTransaction]:
+        """Transactions in these topics that no coordinator will end."""
+        return await self._transactions.hanging(topics)
 
     async def abort_transaction(self, transaction: OpenTransaction) -> None:
         """Write the abort marker of a hanging transaction to its partition."""

@@ -39,7 +39,7 @@ async def elect_leaders(
 
     def attempt() -> Steps[dict[TopicPartition, int]]:
         answer = yield from cluster.state.ask_controller(request, ElectLeadersResponse)
-        raise_for(answer.error_code, None, "the election")
+        raise_for(answer.error_code, None, "electing leaders", needs="ALTER on CLUSTER kafka-cluster")
         return {
             TopicPartition(result.topic, row.partition_id): row.error_code
             for result in answer.replica_election_results

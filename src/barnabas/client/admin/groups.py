@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.cluster_state import GROUP
 from barnabas.client.core.steps import Response, Steps, ask, raise_for
-from barnabas.core.errors import GroupIdNotFound
+from barnabas.core.errors import GroupAuthorizationFailed, GroupIdNotFound
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.messages.consumer_group_describe import (
@@ -107,7 +107,9 @@ class Groups:
             )
             answer = yield from self.ask(group_id, request, OffsetFetchResponse)
             (row,) = answer.groups
-            raise_for(row.error_code, None, f"offsets of group {group_id}")
+            raise_for(
+                row.error_code, None, f"offsets of group {group_id}", needs=f"DESCRIBE on GROUP {group_id}"
+            )
             for topic in row.topics:
                 for each in topic.partitions:
                     raise_for(each.error_code, None, f"offset of {topic.name}-{each.partition_index}")
@@ -129,7 +131,12 @@ class Groups:
             answer = yield from self.ask(group_id, request, OffsetCommitResponse)
             for topic in answer.topics:
                 for each in topic.partitions:
-                    raise_for(each.error_code, None, f"offset of {topic.name}-{each.partition_index}")
+                    raise_for(
+                        each.error_code,
+                        None,
+                        f"offset of {topic.name}-{each.partition_index}",
+                        needs=_right_to_commit(each.error_code, group_id, topic.name),
+                    )
 
         await self._cluster.run_with_retries(attempt)
 
@@ -137,7 +144,7 @@ class Groups:
         def attempt() -> Steps[None]:
             request = DeleteGroupsRequest(groups_names=[group_id])
             (row,) = (yield from self.ask(group_id, request, DeleteGroupsResponse)).results
-            raise_for(row.error_code, None, f"group {group_id}")
+            raise_for(row.error_code, None, f"group {group_id}", needs=f"DELETE on GROUP {group_id}")
 
         await self._cluster.run_with_retries(attempt)
 
@@ -155,13 +162,18 @@ class Groups:
         return (yield from ask(coordinator_id, request, response_class, 9 if by_name else None, timeout_ms))
 
 
+def _right_to_commit(code: int, group_id: str, topic: str) -> str:
+    is_group = code == GroupAuthorizationFailed.code
+    return f"READ on GROUP {group_id}" if is_group else f"READ on TOPIC {topic}"
+
+
 def _describe_consumer(group_id: str, coordinator_id: int) -> Steps[GroupDescription | None]:
     request = ConsumerGroupDescribeRequest(group_ids=[group_id])
     answer = yield from ask(coordinator_id, request, ConsumerGroupDescribeResponse)
     (row,) = answer.groups
     if row.error_code == GroupIdNotFound.code:
         return None
-    raise_for(row.error_code, row.error_message, f"group {group_id}")
+    raise_for(row.error_code, row.error_message, f"group {group_id}", needs=f"DESCRIBE on GROUP {group_id}")
     members = tuple(
         GroupMember(
             each.member_id,
@@ -183,7 +195,7 @@ def _describe_classic(group_id: str, coordinator_id: int) -> Steps[GroupDescript
     request = DescribeGroupsRequest(groups=[group_id])
     answer = yield from ask(coordinator_id, request, DescribeGroupsResponse)
     (row,) = answer.groups
-    raise_for(row.error_code, row.error_message, f"group {group_id}")
+    raise_for(row.error_code, row.error_message, f"group {group_id}", needs=f"DESCRIBE on GROUP {group_id}")
     if row.group_state == "Dead":
         raise GroupIdNotFound(f"there is no group {group_id}")
     members = tuple(

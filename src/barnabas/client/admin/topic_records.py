@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from barnabas.client.admin.offset_reset import offsets_at
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import list_offsets
 from barnabas.client.core.steps import Steps, ask, raise_for
+from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -39,9 +40,9 @@ class PartitionSize:
 async def partition_sizes(cluster: ClusterClient, topic: str) -> list[PartitionSize]:
     """Sizes by partition. Compacted records count in the offsets, not in the size."""
     partitions = (await cluster.topic(topic)).partitions
-    indexes = [each.index for each in partitions]
-    starts = await list_offsets(cluster, topic, indexes, EARLIEST)
-    ends = await list_offsets(cluster, topic, indexes, LATEST)
+    indexes = {each.index: TopicPartition(topic, each.index) for each in partitions}
+    starts = await offsets_at(cluster, indexes.values(), EARLIEST)
+    ends = await offsets_at(cluster, indexes.values(), LATEST)
     by_leader: defaultdict[int, list[int]] = defaultdict(list)
     for each in partitions:
         by_leader[each.leader_id].append(each.index)
@@ -53,7 +54,7 @@ async def partition_sizes(cluster: ClusterClient, topic: str) -> list[PartitionS
             for row in (row for each in directory.topics for row in each.partitions):
                 if not row.is_future_key:
                     sizes[row.partition_index] = row.partition_size
-    return [PartitionSize(index, starts[index], ends[index], sizes.get(index, 0)) for index in indexes]
+    return [PartitionSize(index, starts[at], ends[at], sizes.get(index, 0)) for index, at in indexes.items()]
 
 
 async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int, int]) -> dict[int, int]:
@@ -72,7 +73,8 @@ async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int
             )
             answer = yield from ask(leader, request, DeleteRecordsResponse)
             for at in answer.topics[0].partitions:
-                raise_for(at.error_code, None, f"deleting from partition {at.partition_index} of {topic}")
+                subject = f"deleting from partition {at.partition_index} of {topic}"
+                raise_for(at.error_code, None, subject, needs=f"DELETE on TOPIC {topic}")
                 starts[at.partition_index] = at.low_watermark
         return starts
 

@@ -70,9 +70,8 @@ class Admin:
         """Describe topics from fresh metadata. A topic that does not exist raises an error."""
         answer = await self._cluster.run_with_retries(lambda: self._cluster.state.refresh(names))
         for row in answer.topics:
-            raise_for(
-                row.error_code, _unless_unknown(row.error_code, None, row.name or ""), f"topic {row.name}"
-            )
+            message = _unless_unknown(row.error_code, None, row.name or "")
+            raise_for(row.error_code, message, f"topic {row.name}", needs=f"DESCRIBE on TOPIC {row.name}")
         return [self._cluster.state.topics[name] for name in names]
 
     async def create_topic(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.consumer.core.handing_out import BatchesOfPartition
-from barnabas.core.optional_dependencies import install_command
+from barnabas.core.optional_dependencies import MissingExtra, install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 ARROW_BYTES: Final = 1 << 20
 
 Decode = Callable[..., Iterator["pa.RecordBatch"]]
-
-
-class MissingExtra(ImportError):
-    """A package of an optional extra is not installed."""
 
 
 def arrow_decoder(columns: Sequence[str] | None) -> Decode:

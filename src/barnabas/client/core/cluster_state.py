@@ -197,7 +197,8 @@ class ClusterState:
     def _look_up(self, name: str, *, auto_create: bool) -> Steps[Topic]:
         (row,) = (yield from self.refresh((name,), auto_create=auto_create)).topics
         unknown = row.error_code == UnknownTopicOrPartition.code
-        raise_for(row.error_code, None, f"there is no topic {name}" if unknown else f"topic {name}")
+        subject = f"there is no topic {name}" if unknown else f"topic {name}"
+        raise_for(row.error_code, None, subject, needs=f"DESCRIBE on TOPIC {name}")
         return self.topics[name]
 
     def list_offsets(

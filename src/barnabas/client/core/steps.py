@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.core import steps
-from barnabas.core.errors import error_for
+from barnabas.core.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+    error_for,
+)
 from barnabas.protocol.schema.message import Message
 
 T = TypeVar("T")
@@ -58,7 +64,22 @@ def ask(
     return answer
 
 
-def raise_for(code: int, message: str | None, subject: str) -> None:
-    """Raise the error for a code of an answer. `subject` is its message where the broker sends none."""
+_UNAUTHORIZED = frozenset(
+    each.code
+    for each in (
+        ClusterAuthorizationFailed,
+        GroupAuthorizationFailed,
+        TopicAuthorizationFailed,
+        TransactionalIdAuthorizationFailed,
+    )
+)
+
+
+def raise_for(code: int, message: str | None, subject: str, *, needs: str | None = None) -> None:
+    """Raise the error for a code of an answer. `subject` is its message where the broker sends none, and
+    `needs` the right that the request needs, such as "READ on TOPIC orders".
+    """
     if code:
+        if not message and needs and code in _UNAUTHORIZED:
+            message = f"not authorized: {needs}"
         raise error_for(code, message or subject)

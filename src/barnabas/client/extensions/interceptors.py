@@ -28,6 +28,13 @@ class ProducerInterceptor:
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         """One record is acknowledged, or has failed. Called on the loop: do not block."""
 
+    def on_outcome(
+        self, record: ProducerRecord, metadata: RecordMetadata | None, error: Exception | None
+    ) -> None:
+        """The same with the record, as it left the last interceptor (KIP-512 has its headers)."""
+        del record
+        self.on_acknowledgement(metadata, error)
+
 
 class ConsumerInterceptor:
     def on_consume(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
@@ -55,10 +62,12 @@ class ProducerInterceptors:
                 _report(each, error)
         return record
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+    def on_outcome(
+        self, record: ProducerRecord, metadata: RecordMetadata | None, error: Exception | None
+    ) -> None:
         for each in self._interceptors:
             try:
-                each.on_acknowledgement(metadata, error)
+                each.on_outcome(record, metadata, error)
             except Exception as fault:  # noqa: BLE001 - code of an application
                 _report(each, fault)
 

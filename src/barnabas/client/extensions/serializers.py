@@ -35,6 +35,9 @@ class Deserializer(Protocol[T_co]):
     def deserialize(self, topic: str, data: bytes | None, headers: Sequence[Header]) -> T_co | None: ...
 
 
+SerializeWith: TypeAlias = Callable[[T], bytes] | Serializer[T] | str
+"""Values of the settings `key.serializer` and `value.serializer`."""
+
 DeserializeWith: TypeAlias = Callable[[bytes], T] | Deserializer[T] | str
 """Values of the settings `key.deserializer` and `value.deserializer`."""
 

@@ -28,6 +28,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidPartitions, KafkaError, MessageTooLarge, RequestTimedOut
 from barnabas.core.ids import Randomness
 from barnabas.records.appender import RECORD_OVERHEAD_BYTES_MAX, record_bytes_max
+from barnabas.records.varint import Buffer
 
 TIMESTAMP_MAX: Final = 2**63 - 1
 
@@ -76,8 +77,8 @@ class Appending:
     def append(  # noqa: C901 - the path of every record: a call less
         self,
         topic: str,
-        key: bytes | None,
-        value: bytes | None,
+        key: Buffer | None,
+        value: Buffer | None,
         partition: int | None,
         headers: Sequence[Header],
         timestamp_ms: int | None,
@@ -120,8 +121,8 @@ class Appending:
         self,
         target: TargetTopic,
         batch: ProducerBatch,
-        key: bytes | None,
-        value: bytes | None,
+        key: Buffer | None,
+        value: Buffer | None,
         headers: Sequence[Header],
         timestamp_ms: int | None,
         size_bytes: int,
@@ -152,7 +153,7 @@ class Appending:
         self._sending.opened_batch()
         return batch
 
-    def _check(self, key: bytes | None, value: bytes | None, size_bytes: int) -> None:
+    def _check(self, key: Buffer | None, value: Buffer | None, size_bytes: int) -> None:
         """Check a record that opens a batch. Every other record is smaller than one that did."""
         _check_bytes(key, value)
         if size_bytes > self._record_bytes_max:
@@ -165,8 +166,8 @@ class Appending:
     async def append_later(
         self,
         topic: str,
-        key: bytes | None,
-        value: bytes | None,
+        key: Buffer | None,
+        value: Buffer | None,
         partition: int | None,
         headers: Sequence[Header],
         timestamp_ms: int | None,

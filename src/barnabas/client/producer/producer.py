@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.connections import Connect, connect_by_socket
@@ -26,8 +27,15 @@ from barnabas.client.core.metadata import Partition
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.extensions.client_metrics import ClientMetrics
 from barnabas.client.extensions.interceptors import ProducerInterceptor, ProducerInterceptors
-from barnabas.client.extensions.records import Headers, ProducerRecord, RecordMetadata, header_pairs
-from barnabas.client.extensions.serializers import serializer_of
+from barnabas.client.extensions.records import (
+    Headers,
+    Key,
+    ProducerRecord,
+    RecordMetadata,
+    Value,
+    header_pairs,
+)
+from barnabas.client.extensions.serializers import SerializeWith, serializer_of
 from barnabas.client.producer.appending import Appending
 from barnabas.client.producer.core.partitioners import check_partitioner
 from barnabas.client.producer.core.transaction_requests import CommittedOffset, GroupMember
@@ -45,7 +53,7 @@ from barnabas.core.ids import Randomness, TopicPartition
 CLOSE_TIMEOUT_MS: Final = 30_000
 
 
-class Producer:
+class Producer(Generic[Key, Value]):
     def __init__(
         self,
         config: str | Sequence[str] | Mapping[str, Any] | None = None,
@@ -54,14 +62,21 @@ class Producer:
         file: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
+        key_serializer: SerializeWith[Key] | None = None,
+        value_serializer: SerializeWith[Value] | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         connect: Connect = connect_by_socket,
         **keywords: Any,
     ) -> None:
         """`config` has the bootstrap servers, or Kafka's properties. Settings come as keywords too, with `_`
-        for each dot, from a properties `file`, or from variables (`environment=os.environ`).
+        for each dot, from a properties `file`, or from variables (`environment=os.environ`). The types of key
+        and value follow the serializers that are functions or objects.
         """
+        if key_serializer is not None:
+            keywords["key_serializer"] = key_serializer
+        if value_serializer is not None:
+            keywords["value_serializer"] = value_serializer
         settings = ProducerSettings.given(config, file=file, environment=environment, keywords=keywords)
         check_partitioner(settings.partitioner_class)
         self.settings = settings
@@ -110,7 +125,8 @@ class Producer:
             clock,
             randomness,
         )
-        self._append = self._appending.append
+        # Without serializers, key and value are bytes or refused there.
+        self._append: Callable[..., Delivery | None] = self._appending.append
         self._append_later = self._appending.append_later
         self._is_started = self._is_closed = False
 
@@ -170,9 +186,9 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
+        value: Value | None = None,
         *,
-        key: Any = None,
+        key: Key | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
@@ -191,9 +207,9 @@ class Producer:
     async def publish(
         self,
         topic: str,
-        value: Any = None,
+        value: Value | None = None,
         *,
-        key: Any = None,
+        key: Key | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
@@ -207,9 +223,9 @@ class Producer:
     async def send_many(
         self,
         topic: str,
-        values: Iterable[Any],
+        values: Iterable[Value | None],
         *,
-        keys: Iterable[Any] | None = None,
+        keys: Iterable[Key | None] | None = None,
         partition: int | None = None,
     ) -> Deliveries:
         """Take many records of one topic. `keys` are in the order of the values."""
@@ -262,10 +278,10 @@ class Producer:
             if delivery is None:
                 delivery = await self._append_later(topic, key, value, partition, headers, timestamp_ms)
         except Exception as error:
-            self._interceptors.on_acknowledgement(None, error)
+            self._interceptors.on_outcome(record, None, error)
             raise
         if self._interceptors:
-            delivery.add_done_callback(self._intercept)
+            delivery.add_done_callback(partial(self._intercept, record))
         return delivery
 
     async def _take_turns(self) -> None:
@@ -273,9 +289,9 @@ class Producer:
         self._appending.owes_turn = False
         await asyncio.sleep(0)
 
-    def _intercept(self, delivery: Delivery) -> None:
+    def _intercept(self, record: ProducerRecord, delivery: Delivery) -> None:
         error = delivery.exception()
-        self._interceptors.on_acknowledgement(None if error else delivery.result(), error)
+        self._interceptors.on_outcome(record, None if error else delivery.result(), error)
 
     # --- transactions ---
 

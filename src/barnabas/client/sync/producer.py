@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from barnabas.client.core.metadata import Partition
 from barnabas.client.extensions.client_metrics import ClientMetrics
-from barnabas.client.extensions.records import Headers, RecordMetadata
+from barnabas.client.extensions.records import Headers, Key, RecordMetadata, Value
+from barnabas.client.extensions.serializers import SerializeWith
 from barnabas.client.producer import producer as asynchronous
 from barnabas.client.producer.core.transaction_requests import CommittedOffset, GroupMember
 from barnabas.client.producer.delivery import Delivery
@@ -26,14 +27,22 @@ from barnabas.client.sync.loop_thread import SHARED
 from barnabas.core.ids import TopicPartition
 
 
-class Producer:
+class Producer(Generic[Key, Value]):
     def __init__(
-        self, config: str | Sequence[str] | Mapping[str, Any] | None = None, /, **options: Any
+        self,
+        config: str | Sequence[str] | Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_serializer: SerializeWith[Key] | None = None,
+        value_serializer: SerializeWith[Value] | None = None,
+        **options: Any,
     ) -> None:
         """Options are those of the asyncio producer."""
 
-        async def make() -> asynchronous.Producer:
-            made = asynchronous.Producer(config, **options)
+        async def make() -> asynchronous.Producer[Key, Value]:
+            made = asynchronous.Producer(
+                config, key_serializer=key_serializer, value_serializer=value_serializer, **options
+            )
             await made.start()
             return made
 
@@ -59,9 +68,9 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any = None,
+        value: Value | None = None,
         *,
-        key: Any = None,
+        key: Key | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
@@ -82,9 +91,9 @@ class Producer:
     def publish(
         self,
         topic: str,
-        value: Any = None,
+        value: Value | None = None,
         *,
-        key: Any = None,
+        key: Key | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
@@ -99,9 +108,9 @@ class Producer:
     def send_many(
         self,
         topic: str,
-        values: Iterable[Any],
+        values: Iterable[Value | None],
         *,
-        keys: Iterable[Any] | None = None,
+        keys: Iterable[Key | None] | None = None,
         partition: int | None = None,
     ) -> list[RecordMetadata]:
         """Send many records of one topic, and wait for their acknowledgements."""

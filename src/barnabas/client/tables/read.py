@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.consumer.arrow_decoding import ARROW_BYTES, MissingExtra, arrow_decoder
+from barnabas.client.consumer.arrow_decoding import ARROW_BYTES, arrow_decoder
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.sync.loop_thread import SHARED
 from barnabas.client.tables.time_bounds import Time, time_ms
 from barnabas.core.ids import TopicPartition
-from barnabas.core.optional_dependencies import install_command
+from barnabas.core.optional_dependencies import MissingExtra, install_command
 
 if TYPE_CHECKING:
     import duckdb

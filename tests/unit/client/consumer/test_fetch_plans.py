@@ -372,3 +372,19 @@ def test_partitions_take_turns() -> None:
     world.answer(plan, *rows)
     order = [world.hand.take(2)[0].partition for _ in range(3)]
     assert sorted(order) == [0, 1, 2]
+
+
+def test_brokers_share_the_memory_bound() -> None:
+    """A request that waits for records of many idle partitions leaves room for the other broker."""
+    world = World(8, partition_bytes=100, buffer_bytes=400)
+    assert {broker: plan.reserved_bytes for broker, plan in world.send().items()} == {1: 200, 2: 200}
+
+
+def test_brokers_take_turns_when_there_is_room_for_one() -> None:
+    world = World(2, partition_bytes=100, buffer_bytes=100)
+    asked = []
+    for _ in range(4):
+        ((broker, plan),) = world.send().items()
+        asked.append(broker)
+        world.answer(plan, data(broker - 1))  # no records: its partition is idle
+    assert asked == [1, 2, 1, 2]

@@ -161,3 +161,12 @@ def test_parts_of_a_split_batch_share_its_memory() -> None:
         filled.accumulator.finished(part)
     assert filled.memory.available_bytes == 10_000
     assert not filled.accumulator.incomplete
+
+
+def test_a_batch_has_expired_at_the_time_that_is_named() -> None:
+    """However the sum is rounded: a sender that is woken then, and finds nothing, would be woken for ever."""
+    for tenths in range(1_000):
+        filled = Filled()
+        filled.clock.advance(tenths * 0.1 + 15_352.17)
+        batch = filled.add()
+        assert filled.accumulator.expired(filled.accumulator.next_expiry_ms()) == [batch]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.support.producer_world import PRODUCER_ID, TOPIC, TOPIC_ID, World
 
 from barnabas.client.core.metadata import Leader
-from barnabas.client.producer.core.batch import ProducerBatch
 from barnabas.client.producer.core.producer_state import EPOCH_MAX
 from barnabas.client.producer.core.sender import SenderOptions
 from barnabas.core.backoff import Backoff
@@ -29,6 +29,7 @@ from barnabas.core.errors import (
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.records.batch import RecordBatch
+from barnabas.records.compression import Codec
 
 AT = TopicPartition(TOPIC, 0)
 
@@ -257,20 +258,17 @@ def test_new_batches_wait_for_those_of_the_old_epoch() -> None:
     assert len(world.logs[1].values) == 3
 
 
-def test_a_batch_that_cannot_be_compressed_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_compressed_fails_alone() -> None:
     world = acked(World())
-    seal, left = world.accumulator.seal, [MemoryError("no room")]
-
-    def fail_once(batch: ProducerBatch) -> None:
-        if left:
-            raise left.pop()
-        seal(batch)
-
-    monkeypatch.setattr(world.accumulator, "seal", fail_once)
-    fill(world, 2)
+    fill(world, 1)
+    sound = world.accumulator.options
+    world.accumulator.options = replace(sound, codec=Codec.GZIP, compression_level=99)
+    world.run()
+    world.accumulator.options = sound
+    fill(world, 1)
     world.settle()
     first, second = (outcome for _, _, outcome in world.outcomes()[1:])
-    assert isinstance(first, MemoryError)
+    assert isinstance(first, ValueError)
     assert second == (1, -1)
     assert world.memory.available_bytes == world.memory.total_bytes
 

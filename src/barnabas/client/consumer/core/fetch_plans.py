@@ -5,8 +5,9 @@ paused. A broker is asked while less than `max.partition.fetch.bytes` of each of
 So the next batches are fetched while the application works on the last ones.
 
 Buffered bytes and the sizes of the requests in flight stay below `fetch.buffer.bytes`. A request that would
-exceed it asks for less, or waits. One request is always allowed when nothing is buffered, and one batch comes
-even if it is larger than asked for: a large batch cannot block a consumer.
+exceed it asks for less, or waits. Brokers share the bound and take turns: a request that waits for records of
+idle partitions keeps no other broker waiting for ever. One request is always allowed when nothing is
+buffered, and one batch comes even if it is larger than asked for: a large batch cannot block a consumer.
 
 A leader may name a nearer replica (KIP-392); it is used until it fails or `metadata.max.age.ms` passes.
 """
@@ -94,6 +95,9 @@ class FetchPlans:
         self._options = options
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, FetchPlan] = {}
+        self._asked = 0
+        self._turns: dict[int, int] = {}
+        """When each broker was asked last. The one that has waited longest comes first."""
 
     # --- requests ---
 
@@ -110,17 +114,18 @@ class FetchPlans:
                 full.add(broker_id)
             else:
                 by_broker.setdefault(broker_id, []).append(state)
-        for broker_id, states in by_broker.items():
+        brokers = len(by_broker.keys() | full | self._in_flight.keys())
+        for broker_id in sorted(by_broker, key=lambda each: self._turns.get(each, 0)):
             # A request for the others would wait for their records, and block this one for as long.
             if broker_id in full:
                 continue
-            room_bytes = self._room()
+            room_bytes = self._room(brokers)
             if room_bytes <= 0:
                 return
-            yield self._plan(broker_id, states, room_bytes)
+            yield self._plan(broker_id, by_broker[broker_id], room_bytes)
 
-    def _room(self) -> int:
-        """Bytes that the next request may ask for."""
+    def _room(self, brokers: int) -> int:
+        """Bytes that the next request may ask for: a share of the bound, so that each broker has one."""
         options = self._options
         reserved = sum(plan.reserved_bytes for plan in self._in_flight.values())
         used = reserved + self._positions.buffered_bytes
@@ -128,7 +133,7 @@ class FetchPlans:
         least = min(options.partition_bytes, options.max_bytes)
         if left < least:
             return 0 if used else max(1, min(least, options.buffer_bytes))
-        return min(left, options.max_bytes)
+        return min(left, options.max_bytes, max(least, options.buffer_bytes // brokers))
 
     def _source(self, state: PartitionState, now_ms: float) -> int | None:
         """Broker to fetch a partition from; None when it is not fetched now."""
@@ -182,6 +187,8 @@ class FetchPlans:
             reserved,
         )
         self._in_flight[broker_id] = plan
+        self._asked += 1
+        self._turns[broker_id] = self._asked
         return plan
 
     # --- answers ---

@@ -24,6 +24,7 @@ from barnabas.records.appender import RECORD_OVERHEAD_BYTES_MAX
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.compression import Codec
 from barnabas.records.record import Header
+from barnabas.records.varint import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ class Accumulator:
     def append(
         self,
         batch: ProducerBatch,
-        key: bytes | None,
-        value: bytes | None,
+        key: Buffer | None,
+        value: Buffer | None,
         headers: Sequence[Header],
         timestamp_ms: int,
     ) -> int:
@@ -184,8 +185,10 @@ class Accumulator:
         """Batches past `delivery.timeout.ms`."""
         if now_ms < self.next_expiry_ms():
             return []
-        limit_ms = now_ms - self.options.delivery_timeout_ms
-        return [batch for batch in self.incomplete if not batch.is_done and batch.created_ms <= limit_ms]
+        # As `next_expiry_ms` adds: the other way round, rounding may leave a batch that is due for ever.
+        timeout_ms = self.options.delivery_timeout_ms
+        left = (batch for batch in self.incomplete if not batch.is_done)
+        return [batch for batch in left if batch.created_ms + timeout_ms <= now_ms]
 
     def next_expiry_ms(self) -> float:
         """Time at which the oldest batch expires; infinite without one."""
