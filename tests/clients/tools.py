@@ -22,6 +22,7 @@ REASSIGN_PARTITIONS = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand
 ACLS = "org.apache.kafka.tools.AclCommand"
 DELEGATION_TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
 
 
 def tool(main_class: str, *arguments: str, given: str = "", exit_code: int = 0) -> str:

@@ -1,0 +1,201 @@
+// Reactions of franz-go to faults that the test asks for over HTTP (docs/TESTING.md).
+//
+// CONTROL_URL is the control interface of `barnabas start --control`.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"barnabas.test/clients/harness"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ask sends a request to the control interface and decodes the answer into found, which may be nil.
+func ask(method, path string, body, found any) error {
+	var sent []byte
+	if body != nil {
+		var err error
+		if sent, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequest(method, os.Getenv("CONTROL_URL")+path, bytes.NewReader(sent))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, content)
+	}
+	if found == nil || len(content) == 0 {
+		return nil
+	}
+	return json.Unmarshal(content, found)
+}
+
+type fault map[string]any
+
+type rule struct {
+	Number int
+	Hits   int
+}
+
+// with creates a topic and adds a rule for it, runs the work, and removes the rule.
+func with(run *harness.Run, name string, added fault, work func(topic string) error) (int, string, error) {
+	topic := run.Topic(name)
+	if err := ask("PUT", "/topics/"+topic, map[string]int{"partitions": 1}, nil); err != nil {
+		return 0, topic, err
+	}
+	if added == nil {
+		return 0, topic, work(topic)
+	}
+	added["topic"] = topic
+	var made rule
+	if err := ask("POST", "/faults", added, &made); err != nil {
+		return 0, topic, err
+	}
+	failed := work(topic)
+	path := fmt.Sprintf("/faults/%d", made.Number)
+	if err := ask("GET", path, nil, &made); err != nil {
+		return 0, topic, err
+	}
+	return made.Hits, topic, errors.Join(failed, ask("DELETE", path, nil, nil))
+}
+
+func stored(topic, query string) (int, error) {
+	var records []any
+	err := ask("GET", "/topics/"+topic+"/records"+query, nil, &records)
+	return len(records), err
+}
+
+func publish(ctx context.Context, run *harness.Run, topic string, more ...kgo.Opt) error {
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(run.Bootstrap), kgo.DefaultProduceTopic(topic)}, more...)...)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	return cl.ProduceSync(ctx, kgo.StringRecord("one")).FirstErr()
+}
+
+// onceStored adds a fault to Produce, and expects the record once.
+func onceStored(name string, added fault, hitsWanted int) harness.Feature {
+	return func(ctx context.Context, run *harness.Run) error {
+		hits, topic, err := with(run, name, added, func(topic string) error { return publish(ctx, run, topic) })
+		if err != nil {
+			return err
+		}
+		if err := harness.Expect("hits", hits, hitsWanted); err != nil {
+			return err
+		}
+		count, err := stored(topic, "")
+		return errors.Join(err, harness.Expect("records", count, 1))
+	}
+}
+
+func slowBroker(ctx context.Context, run *harness.Run) error {
+	added := fault{"api": "Produce", "delay": "60s"}
+	_, _, err := with(run, "slow", added, func(topic string) error {
+		err := publish(ctx, run, topic,
+			kgo.DisableIdempotentWrite(), // with it, a record in flight waits for its outcome
+			kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second),
+			kgo.RecordDeliveryTimeout(time.Second),
+		)
+		if !errors.Is(err, kgo.ErrRecordTimeout) {
+			return fmt.Errorf("a slow broker ended with %v", err)
+		}
+		return nil
+	})
+	return err
+}
+
+func zombie(ctx context.Context, run *harness.Run) error {
+	_, topic, err := with(run, "zombie", nil, func(topic string) error {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(run.Bootstrap), kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic))
+		if err != nil {
+			return err
+		}
+		defer cl.Close()
+		if err := cl.BeginTransaction(); err != nil {
+			return err
+		}
+		if err := cl.ProduceSync(ctx, kgo.StringRecord("zombie")).FirstErr(); err != nil {
+			return err
+		}
+		if err := ask("POST", "/producers/"+topic+"/fence", nil, nil); err != nil {
+			return err
+		}
+		err = cl.EndTransaction(ctx, kgo.TryCommit)
+		fenced := errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch)
+		if !fenced {
+			return fmt.Errorf("the commit of a zombie ended with %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	count, err := stored(topic, "?committed=true")
+	return errors.Join(err, harness.Expect("committed records", count, 0))
+}
+
+func fencedMember(ctx context.Context, run *harness.Run) error {
+	_, _, err := with(run, "fenced", nil, func(topic string) error {
+		if err := publish(ctx, run, topic); err != nil {
+			return err
+		}
+		cl, err := kgo.NewClient(
+			kgo.SeedBrokers(run.Bootstrap), kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+			kgo.HeartbeatInterval(100*time.Millisecond),
+		)
+		if err != nil {
+			return err
+		}
+		defer cl.Close()
+		if fetched := cl.PollFetches(ctx); fetched.Err() != nil {
+			return fetched.Err()
+		}
+		if err := ask("DELETE", "/groups/"+topic+"/members", nil, nil); err != nil {
+			return err
+		}
+		for { // the client reports that it has lost its place, and joins again for the same record
+			again := cl.PollFetches(ctx)
+			var lost *kgo.ErrGroupSession
+			if err := again.Err(); err != nil && !errors.As(err, &lost) {
+				return err
+			}
+			if again.NumRecords() > 0 {
+				return harness.Expect("records", again.NumRecords(), 1)
+			}
+		}
+	})
+	return err
+}
+
+func main() {
+	harness.Main("franz-go", "github.com/twmb/franz-go", map[string]harness.Feature{
+		"lost-response": onceStored("lost", fault{"api": "Produce", "drop": "after", "times": 1}, 1),
+		"half-response": onceStored("half", fault{"api": "Produce", "drop": "during", "times": 1}, 1),
+		"moved-leader":  onceStored("moved", fault{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, 2),
+		"slow-broker":   slowBroker,
+		"zombie":        zombie,
+		"fenced-member": fencedMember,
+	})
+}

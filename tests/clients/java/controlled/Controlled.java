@@ -1,0 +1,195 @@
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.time.Duration;
+import java.util.List;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** Reactions of Java's clients to faults that the test asks for over HTTP (docs/TESTING.md). */
+public final class Controlled {
+    private interface Work { void run(String topic) throws Exception; }
+
+    private static final HttpClient HTTP = HttpClient.newHttpClient();
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static String bootstrap;
+    private static String prefix;
+
+    public static void main(String[] arguments) {
+        bootstrap = arguments[1];
+        prefix = arguments[2];
+        System.out.printf("{\"client\":\"kafka-clients\",\"version\":\"%s\"}%n", arguments[0]);
+        for (int at = 3; at < arguments.length; at++) {
+            String feature = arguments[at].substring(0, arguments[at].indexOf('='));
+            String result = "ok";
+            String note = "";
+            try {
+                run(feature);
+            } catch (Throwable error) {
+                result = "failed";
+                note = error.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ");
+            }
+            System.out.printf("{\"feature\":\"%s\",\"result\":\"%s\",\"note\":\"%s\"}%n", feature, result, note);
+        }
+    }
+
+    private static void run(String feature) throws Exception {
+        switch (feature) {
+            case "lost-response" -> onceStored("lost", "\"drop\":\"after\",\"times\":1", 1);
+            case "half-response" -> onceStored("half", "\"drop\":\"during\",\"times\":1", 1);
+            case "moved-leader" -> onceStored("moved", "\"error\":\"NOT_LEADER_OR_FOLLOWER\",\"times\":2", 2);
+            case "slow-broker" -> slowBroker();
+            case "zombie" -> zombie();
+            case "fenced-member" -> fencedMember();
+            default -> throw new IllegalArgumentException(feature);
+        }
+    }
+
+    // --- the control interface ---
+
+    private static String ask(String method, String path, String body) throws Exception {
+        HttpRequest request = HttpRequest.newBuilder(URI.create(System.getenv("CONTROL_URL") + path))
+            .method(method, HttpRequest.BodyPublishers.ofString(body)).timeout(PATIENCE).build();
+        HttpResponse<String> answer = HTTP.send(request, HttpResponse.BodyHandlers.ofString());
+        if (answer.statusCode() >= 300) {
+            throw new IllegalStateException(method + " " + path + ": " + answer.body());
+        }
+        return answer.body();
+    }
+
+    private static int number(String json, String name) {
+        Matcher found = Pattern.compile("\"" + name + "\": *(\\d+)").matcher(json);
+        if (!found.find()) {
+            throw new IllegalStateException("no " + name + " in " + json);
+        }
+        return Integer.parseInt(found.group(1));
+    }
+
+    private static String topic(String name) throws Exception {
+        ask("PUT", "/topics/" + prefix + "-" + name, "{\"partitions\":1}");
+        return prefix + "-" + name;
+    }
+
+    /** Runs the work under a rule for Produce; returns the rule's hits. */
+    private static int under(String fault, String topic, Work work) throws Exception {
+        String made = ask("POST", "/faults", "{\"api\":\"Produce\",\"topic\":\"" + topic + "\"," + fault + "}");
+        String path = "/faults/" + number(made, "number");
+        try {
+            work.run(topic);
+            return number(ask("GET", path, ""), "hits");
+        } finally {
+            ask("DELETE", path, "");
+        }
+    }
+
+    private static long stored(String topic, String query) throws Exception {
+        String records = ask("GET", "/topics/" + topic + "/records" + query, "");
+        return Pattern.compile("\"offset\"").matcher(records).results().count();
+    }
+
+    private static void expect(String what, Object found, Object wanted) {
+        if (!found.equals(wanted)) {
+            throw new AssertionError(what + ": " + found + ", not " + wanted);
+        }
+    }
+
+    // --- the reactions ---
+
+    private static KafkaProducer<String, String> producer(String... more) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        for (int at = 0; at < more.length; at += 2) {
+            settings.put(more[at], more[at + 1]);
+        }
+        return new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
+    }
+
+    private static void publish(String topic, String... more) throws Exception {
+        try (KafkaProducer<String, String> producer = producer(more)) {
+            producer.send(new ProducerRecord<>(topic, "one")).get();
+        }
+    }
+
+    private static void onceStored(String name, String fault, int hits) throws Exception {
+        String topic = topic(name);
+        expect("hits", under(fault, topic, Controlled::publish), hits);
+        expect("records", stored(topic, ""), 1L);
+    }
+
+    private static void slowBroker() throws Exception {
+        under("\"delay\":\"60s\"", topic("slow"), topic -> {
+            try {
+                publish(topic, "delivery.timeout.ms", "1000", "request.timeout.ms", "900", "linger.ms", "0");
+            } catch (ExecutionException error) {
+                expect("error", error.getCause() instanceof TimeoutException, true);
+                return;
+            }
+            throw new AssertionError("the slow broker answered in time");
+        });
+    }
+
+    private static void zombie() throws Exception {
+        String topic = topic("zombie");
+        try (KafkaProducer<String, String> producer = producer("transactional.id", topic)) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>(topic, "zombie")).get();
+            ask("POST", "/producers/" + topic + "/fence", "");
+            try {
+                producer.commitTransaction();
+                throw new AssertionError("a zombie has committed");
+            } catch (ProducerFencedException | InvalidProducerEpochException error) {
+                expect("committed records", stored(topic, "?committed=true"), 0L);
+            }
+        }
+    }
+
+    private static void fencedMember() throws Exception {
+        String topic = topic("fenced");
+        publish(topic);
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("group.id", topic);
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("enable.auto.commit", "false");
+        settings.put("heartbeat.interval.ms", "100");
+        try (KafkaConsumer<String, String> consumer =
+                new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
+            consumer.subscribe(List.of(topic));
+            readOne(consumer);
+            ask("DELETE", "/groups/" + topic + "/members", "");
+            try {
+                consumer.commitSync();
+                throw new AssertionError("a fenced member has committed");
+            } catch (CommitFailedException expected) {
+                readOne(consumer); // the same record, after it has joined again
+            }
+        }
+    }
+
+    private static void readOne(KafkaConsumer<String, String> consumer) {
+        long end = System.nanoTime() + PATIENCE.toNanos();
+        while (System.nanoTime() < end) {
+            ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(200));
+            if (!records.isEmpty()) {
+                expect("records", records.count(), 1);
+                return;
+            }
+        }
+        throw new AssertionError("no record came");
+    }
+}

@@ -1,0 +1,80 @@
+"""Reactions of clients in Java and Go to faults that they ask for over HTTP (`barnabas start --control`).
+
+The programs are built as those of `test_programs`, with Maven and Go. Each runs once, with all its cases.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.programs import (
+    GO,
+    NEWEST_JAVA_CLIENT,
+    Outcome,
+    Program,
+    ProgramUnavailable,
+    java,
+    run,
+)
+from tests.support.process import ServerProcess
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CASES = ("lost-response", "half-response", "moved-leader", "slow-broker", "zombie", "fenced-member")
+CASE_TIMEOUT_MS = 40_000
+BUILD_AND_RUN_TIMEOUT_S = 2_400
+JAVA = ("java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "classes:jars/*")
+PROGRAMS = (
+    Program("franz-go", "Go", GO, ("bin/controlled",)),
+    Program(
+        f"kafka-clients {NEWEST_JAVA_CLIENT}",
+        "Java",
+        java(NEWEST_JAVA_CLIENT, "controlled/*.java"),
+        (*JAVA, "Controlled", NEWEST_JAVA_CLIENT),
+    ),
+)
+
+pytestmark = pytest.mark.timeout(BUILD_AND_RUN_TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The broker's address, and the URL of the control interface."""
+    directory = tmp_path_factory.mktemp("controlled")
+    words = [
+        sys.executable, "-m", "barnabas", "start", "--data-dir", str(directory),
+        "--listener", "PLAINTEXT://127.0.0.1:0", "--control", "127.0.0.1:0",
+        "--set", "group.initial.rebalance.delay.ms=0",
+    ]  # fmt: skip
+    process = ServerProcess(
+        words,
+        is_ready=lambda line: line.startswith("control on"),
+        environment={"PYTHONPATH": str(REPOSITORY / "src")},
+    )
+    try:
+        process.wait_ready(60)
+        said = process.output_text().split()
+        address = next(each for each in said if each.startswith("PLAINTEXT://")).strip(",")
+        page = next(each for each in said if each.endswith("/openapi.json"))
+        yield address.removeprefix("PLAINTEXT://"), page.removesuffix("/openapi.json")
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="module", params=PROGRAMS, ids=[each.name for each in PROGRAMS])
+def outcome(request: pytest.FixtureRequest, control: tuple[str, str]) -> Outcome:
+    program: Program = request.param
+    bootstrap, url = control
+    timeouts_ms = dict.fromkeys(CASES, CASE_TIMEOUT_MS)
+    try:
+        return run(program, bootstrap, program.name, timeouts_ms, environment={"CONTROL_URL": url})
+    except ProgramUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_client_reacts_as_it_is_known_to(outcome: Outcome, case: str) -> None:
+    assert outcome.results.get(case) == ("ok", ""), f"{outcome.results.get(case)}; {outcome.complaint}"

@@ -1,0 +1,351 @@
+"""Reactions of Python's Kafka clients to faults of the test kit, each as the client is known to react.
+
+- A response is lost, before it or in its middle: an idempotent producer has the record stored once.
+- The leader has moved, or is moving: the producer sends again.
+- The broker is slow: the producer gives up after its own timeout.
+- A zombie: another producer has the transactional id, and the first cannot commit.
+- A member was fenced: it cannot commit, and joins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Protocol
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaException
+from confluent_kafka import Producer as ConfluentProducer
+from kafka import KafkaConsumer, KafkaProducer
+
+from barnabas import client as own
+from barnabas.testing.broker import RunningBroker, run_broker
+
+PATIENCE_S = 30.0
+JOIN_POLLS_MAX = 600
+
+
+class Client(Protocol):
+    """One client library. Methods return the name of the error, or None."""
+
+    slow_broker_error: str
+    zombie_error: str
+    commit_error: str
+
+    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+        """Send one record with idempotence."""
+        ...
+
+    async def commit_as_zombie(
+        self, bootstrap: str, topic: str, transactional_id: str, take_over: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        """Write in a transaction, let another producer take over, and commit."""
+        ...
+
+    async def commit_as_fenced(
+        self, bootstrap: str, topic: str, group: str, fence: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        """Join, read one record, be fenced, commit, and read on until the group has it again."""
+        ...
+
+
+def named(error: BaseException) -> str:
+    return type(error).__name__
+
+
+class Own:
+    slow_broker_error = "RequestTimedOut"
+    zombie_error = "ProducerFenced"
+    commit_error = "CommitFailed"
+
+    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+        async with own.Producer(
+            bootstrap, delivery_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, 5_000), linger_ms=0
+        ) as producer:
+            try:
+                await producer.publish(topic, b"one")
+            except own.KafkaError as error:
+                return named(error)
+        return None
+
+    async def commit_as_zombie(
+        self, bootstrap: str, topic: str, transactional_id: str, take_over: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        async with own.Producer(bootstrap, transactional_id=transactional_id) as producer:
+            try:
+                async with producer.transaction():
+                    await producer.publish(topic, b"zombie")
+                    await take_over()
+            except own.KafkaError as error:
+                return named(error)
+        return None
+
+    async def commit_as_fenced(
+        self, bootstrap: str, topic: str, group: str, fence: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        failed = None
+        async with own.Consumer(
+            bootstrap, group=group, topics=[topic], auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer:
+            await consumer.get_one()
+            await fence()
+            try:
+                await consumer.commit()
+            except (own.KafkaError, own.CommitFailed) as error:
+                failed = named(error)
+            await consumer.get_one()  # the same record, after it has joined again
+        return failed
+
+
+class Confluent:
+    slow_broker_error = "_MSG_TIMED_OUT"
+    zombie_error = "_FENCED"
+    commit_error = "UNKNOWN_MEMBER_ID"
+
+    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms)
+
+    def _publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+        failed: list[str] = []
+        producer = ConfluentProducer({
+            "bootstrap.servers": bootstrap, "enable.idempotence": True, "retry.backoff.ms": 10,
+            "message.timeout.ms": timeout_ms, "log_level": 0,
+        })  # fmt: skip
+        producer.produce(
+            topic, b"one", on_delivery=lambda error, _: failed.append(error.name()) if error else None
+        )
+        assert producer.flush(PATIENCE_S) == 0
+        return failed[0] if failed else None
+
+    async def commit_as_zombie(
+        self, bootstrap: str, topic: str, transactional_id: str, take_over: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        producer = ConfluentProducer({
+            "bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0,
+        })  # fmt: skip
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        producer.produce(topic, b"zombie")
+        producer.flush(PATIENCE_S)
+        await take_over()
+        return await asyncio.to_thread(self._refused, lambda: producer.commit_transaction(PATIENCE_S))
+
+    async def commit_as_fenced(
+        self, bootstrap: str, topic: str, group: str, fence: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        consumer = ConfluentConsumer({
+            "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "log_level": 0,
+        })  # fmt: skip
+        consumer.subscribe([topic])
+        await asyncio.to_thread(self._read_one, consumer)
+        await fence()
+        failed = await asyncio.to_thread(self._refused, lambda: consumer.commit(asynchronous=False))
+        await asyncio.to_thread(self._read_one, consumer)
+        consumer.close()
+        return failed
+
+    def _read_one(self, consumer: ConfluentConsumer) -> None:
+        for _ in range(JOIN_POLLS_MAX):
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                return
+        raise AssertionError("no record came")
+
+    def _refused(self, work: Callable[[], object]) -> str | None:
+        try:
+            work()
+        except KafkaException as error:
+            return str(error.args[0].name())
+        return None
+
+
+class Aiokafka:
+    slow_broker_error = "KafkaTimeoutError"
+    zombie_error = "ProducerFenced"
+    commit_error = "CommitFailedError"
+
+    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=timeout_ms,
+            retry_backoff_ms=10,
+        )  # fmt: skip
+        await producer.start()
+        try:
+            await asyncio.wait_for(producer.send_and_wait(topic, b"one"), 2 * timeout_ms / 1_000)
+        except TimeoutError:
+            return "KafkaTimeoutError"  # an idempotent producer of aiokafka tries for ever
+        except Exception as error:
+            return named(error)
+        finally:
+            stopping = asyncio.ensure_future(producer.stop())
+            done, _ = await asyncio.wait([stopping], timeout=3)
+            if not done:
+                stopping.cancel()
+                await asyncio.gather(stopping, return_exceptions=True)
+                await producer.client.close()
+        return None
+
+    async def commit_as_zombie(
+        self, bootstrap: str, topic: str, transactional_id: str, take_over: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id=transactional_id
+        ) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"zombie")
+            await take_over()
+            try:
+                await producer.commit_transaction()
+            except Exception as error:
+                return named(error)
+        return None
+
+    async def commit_as_fenced(
+        self, bootstrap: str, topic: str, group: str, fence: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        failed = None
+        async with AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
+            enable_auto_commit=False, heartbeat_interval_ms=200, retry_backoff_ms=20,
+        ) as consumer:  # fmt: skip
+            await consumer.getone()
+            await fence()
+            try:
+                await consumer.commit()
+            except Exception as error:
+                failed = named(error)
+            await asyncio.wait_for(consumer.getone(), PATIENCE_S)
+        return failed
+
+
+class KafkaPython:
+    slow_broker_error = "KafkaTimeoutError"
+    zombie_error = "ProducerFencedError"
+    commit_error = "CommitFailedError"
+
+    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms)
+
+    def _publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True, delivery_timeout_ms=timeout_ms,
+            request_timeout_ms=timeout_ms // 2, linger_ms=0, retry_backoff_ms=10,
+        )  # fmt: skip
+        try:
+            producer.send(topic, b"one").get(PATIENCE_S)
+        except Exception as error:
+            return named(error)
+        finally:
+            producer.close(1)
+        return None
+
+    async def commit_as_zombie(
+        self, bootstrap: str, topic: str, transactional_id: str, take_over: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+        try:
+            await asyncio.to_thread(self._begin, producer, topic)
+            await take_over()
+            await asyncio.to_thread(producer.commit_transaction)
+        except Exception as error:
+            return named(error)
+        finally:
+            await asyncio.to_thread(producer.close, 1)
+        return None
+
+    def _begin(self, producer: KafkaProducer, topic: str) -> None:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"zombie").get(PATIENCE_S)
+
+    async def commit_as_fenced(
+        self, bootstrap: str, topic: str, group: str, fence: Callable[[], Awaitable[None]]
+    ) -> str | None:
+        consumer = KafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
+            enable_auto_commit=False, heartbeat_interval_ms=200, retry_backoff_ms=20,
+        )  # fmt: skip
+        await asyncio.to_thread(self._read_one, consumer)
+        await fence()
+        failed = None
+        try:
+            await asyncio.to_thread(consumer.commit)
+        except Exception as error:
+            failed = named(error)
+        await asyncio.to_thread(self._read_one, consumer)
+        await asyncio.to_thread(consumer.close)
+        return failed
+
+    def _read_one(self, consumer: KafkaConsumer) -> None:
+        for _ in range(JOIN_POLLS_MAX):
+            if consumer.poll(timeout_ms=100):
+                return
+        raise AssertionError("no record came")
+
+
+CLIENTS: list[Any] = [Own(), Confluent(), Aiokafka(), KafkaPython()]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[RunningBroker]:
+    with run_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(shared: RunningBroker) -> Iterator[RunningBroker]:
+    yield shared
+    shared.faults.clear()
+
+
+@pytest.fixture(params=CLIENTS, ids=[type(each).__name__.lower() for each in CLIENTS])
+def client(request: pytest.FixtureRequest) -> Client:
+    chosen: Client = request.param
+    return chosen
+
+
+@pytest.mark.parametrize("drop", ["before", "after", "during"])
+async def test_a_lost_response_is_no_duplicate(broker: RunningBroker, client: Client, drop: Any) -> None:
+    topic = await asyncio.to_thread(broker.create_topic)
+    lost = broker.faults.add(api="Produce", topic=topic, drop=drop, times=1)
+    assert await client.publish(broker.bootstrap, topic, 20_000) is None
+    assert lost.hits == 1
+    assert await asyncio.to_thread(broker.values, topic) == [b"one"]
+
+
+async def test_a_moved_leader_is_found_again(broker: RunningBroker, client: Client) -> None:
+    topic = await asyncio.to_thread(broker.create_topic)
+    moved = broker.faults.add(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=2)
+    assert await client.publish(broker.bootstrap, topic, 20_000) is None
+    assert moved.hits == 2
+    assert await asyncio.to_thread(broker.values, topic) == [b"one"]
+
+
+async def test_a_slow_broker_runs_into_the_clients_timeout(broker: RunningBroker, client: Client) -> None:
+    topic = await asyncio.to_thread(broker.create_topic)
+    broker.faults.add(api="Produce", topic=topic, delay="60s")
+    assert await client.publish(broker.bootstrap, topic, 1_000) == client.slow_broker_error
+
+
+async def test_a_zombie_cannot_commit(broker: RunningBroker, client: Client) -> None:
+    topic = await asyncio.to_thread(broker.create_topic)
+
+    async def take_over() -> None:
+        await asyncio.to_thread(broker.fence_producer, topic)
+
+    assert await client.commit_as_zombie(broker.bootstrap, topic, topic, take_over) == client.zombie_error
+    assert await asyncio.to_thread(lambda: broker.values(topic, committed=True)) == []
+
+
+async def test_a_fenced_member_joins_again(broker: RunningBroker, client: Client) -> None:
+    topic = await asyncio.to_thread(broker.create_topic)
+    assert await Own().publish(broker.bootstrap, topic, 20_000) is None
+
+    async def fence() -> None:
+        assert await asyncio.to_thread(broker.fence_members, topic) == 1
+
+    assert await client.commit_as_fenced(broker.bootstrap, topic, topic, fence) == client.commit_error
+    assert await asyncio.to_thread(broker.committed, topic) == {}
