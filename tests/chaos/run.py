@@ -40,6 +40,13 @@ from tests.chaos.direct_writing import DirectWriting
 from tests.chaos.history import History, Outcome, Place, Producer
 from tests.chaos.insisting import insist
 from tests.chaos.leaderships import leaders_by_epoch, merge
+from tests.chaos.library import (
+    HANDLERS,
+    LibraryCopying,
+    LibraryHandling,
+    LibraryWriting,
+    handled_wrongly,
+)
 from tests.chaos.lone_transactions import LoneTransactions
 from tests.chaos.namespaces import Lab, lab, why_not
 from tests.chaos.nemesis import FAULTS, Fault, Scene, heal, host_of, possible
@@ -60,6 +67,8 @@ SINGLE = "single"
 """Written with acks=1, at each broker directly."""
 LONE = "lone"
 """Of one replica; written in transactions."""
+HANDLED = "handled"
+"""Written by the handlers of `process`."""
 TOPICS = (SOURCE, TARGET, SINGLE, LONE)
 PARTITIONS = 4
 BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
@@ -281,11 +290,14 @@ def _torment(scene: Scene, security: Security | None, options: argparse.Namespac
         DirectWriting(each.id, reach, Endpoint(each.host, each.port), SINGLE, PARTITIONS, history)
         for each in cluster.brokers
     ]
+    writers.append(LibraryWriting("library-writer", reach, SOURCE, PARTITIONS, history))
     readers: list[Worker] = [
         GroupReading("reader-0", reach, SOURCE, history),
         GroupReading("reader-1", reach, SOURCE, history),
     ]
     copiers: list[Worker] = [Copying(f"copier-{n}", reach, SOURCE, TARGET, history) for n in range(2)]
+    copiers.append(LibraryCopying("library-copier", reach, SOURCE, TARGET, history))
+    copiers += [LibraryHandling(f"handler-{n}", reach, SOURCE, HANDLED) for n in range(2)]
     copiers.append(LoneTransactions("lone", reach, LONE, PARTITIONS, history))
     recreators: list[Worker] = [Recreating("recreator", reach, history)]
     workers = [*writers, *readers, *copiers, *recreators]
@@ -296,7 +308,8 @@ def _torment(scene: Scene, security: Security | None, options: argparse.Namespac
     try:
         _end([*writers, *recreators])
         _wait_until_whole(scene)
-        _wait_until_copied(reach)
+        _wait_until_copied(reach, "copiers")
+        _wait_until_copied(reach, HANDLERS)
         _end(readers)
         _end(copiers)
     except TimeoutError:
@@ -311,7 +324,11 @@ def _torment(scene: Scene, security: Security | None, options: argparse.Namespac
     history.final_offsets = settled_offsets(reach, history.lives)
     _note_leaders(scene, history)
     _tell(history)
-    return complaints_about(history) + _compare_replicas(scene)
+    rows = read_all(reach, HANDLED, PARTITIONS, committed=False)
+    handled = {partition: found for (_, partition), found in rows.items()}
+    return [
+        *complaints_about(history), *handled_wrongly(history, SOURCE, handled), *_compare_replicas(scene)
+    ]  # fmt: skip
 
 
 def _strike_until(scene: Scene, history: History, deadline: float, wanted: Sequence[str] | None) -> int:
@@ -351,7 +368,10 @@ def _end(workers: Sequence[Worker]) -> None:
 
 def _make_topics(reach: Reach) -> None:
     admin = AdminClient(dict(reach.properties))
-    topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in (SOURCE, TARGET)]
+    topics = [
+        NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+        for name in (SOURCE, TARGET, HANDLED)
+    ]
     topics.append(NewTopic(SINGLE, PARTITIONS, 3, config={"min.insync.replicas": "1"}))
     topics.append(NewTopic(LONE, PARTITIONS, 1, config={"min.insync.replicas": "1"}))
     for topic in topics:
@@ -387,10 +407,10 @@ def _wait_until_whole(scene: Scene) -> None:
         time.sleep(0.2)
 
 
-def _wait_until_copied(reach: Reach) -> None:
-    """The copiers have committed the end of their input. They may have much to catch up with: they are stuck
-    when they get no further."""
-    consumer = Consumer({**reach.properties, "group.id": "copiers", "log_level": 0})
+def _wait_until_copied(reach: Reach, group: str) -> None:
+    """The members of a group have committed the end of their input. They may have much to catch up with: they
+    are stuck when they get no further."""
+    consumer = Consumer({**reach.properties, "group.id": group, "log_level": 0})
     least, progressed = math.inf, time.monotonic()
     said: object = None
     try:

@@ -6,11 +6,13 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
+from barnabas.client import Consumer, Producer
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer
 from barnabas.client.core import transaction_steps
 from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.client.producer.delivery import Delivery
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
@@ -20,6 +22,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
+from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -28,14 +31,19 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.records.builder import BatchBuilder
 from tests.chaos.history import History, Outcome, Reading, Value, Write
+from tests.simulation.conduct import Conduct
 from tests.simulation.loop import SimulatedLoop
 
 REQUEST_TIMEOUT_MS = 5_000
+API_TIMEOUT_MS = 20_000
 VERSION_BEFORE_JOINING = 11
 """Of Produce: later ones add a partition to the transaction by themselves, this one has it verified."""
 QUIET_PAUSE_S = 10.0
 TRANSACTION_TIMEOUT_MS = 10_000
 ATTEMPTS_MAX = 400
+KEYS = 3
+SENDS_OF_A_LIFE = 40
+"""Bursts of a producer, before another one continues."""
 
 Stopping = Callable[[], bool]
 Row = tuple[bytes | None, bytes | None]
@@ -52,11 +60,13 @@ class World:
         bootstrap: Sequence[Endpoint],
         history: History,
         is_over: Stopping,
+        conduct: Conduct,
         pace: Callable[[float], float] = lambda _: 1.0,
     ) -> None:
         """`pace` is how many times as long as at their busiest clients pause at that time."""
         self.loop = loop
         self.clock = clock
+        self.conduct = conduct
         self.chance = chance
         self.history = history
         self.is_over = is_over
@@ -71,6 +81,33 @@ class World:
             client_id=name,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
         )
+
+    def producer(self, name: str, **settings: Any) -> Producer:
+        """Producer of the client library, on the clock and the randomness of this world."""
+        return Producer(
+            self._shuffled(),
+            client_id=name,
+            clock=self.clock,
+            randomness=self.chance,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            **settings,
+        )
+
+    def consumer(self, name: str, **settings: Any) -> Consumer:
+        """Consumer of the client library, on the clock and the randomness of this world."""
+        return Consumer(
+            self._shuffled(),
+            client_id=name,
+            clock=self.clock,
+            randomness=self.chance,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            default_api_timeout_ms=API_TIMEOUT_MS,
+            auto_offset_reset="earliest",
+            **settings,
+        )
+
+    def _shuffled(self) -> list[str]:
+        return [str(each) for each in self.chance.sample(self._bootstrap, len(self._bootstrap))]
 
     async def pause(self, longest_s: float) -> None:
         """Frequent work is rarer in quiet times; rare work stays as it is."""
@@ -197,28 +234,95 @@ async def produce(world: World, name: str, topic: str, partitions: int, acks: in
         await world.pause(0.3)
 
 
+async def send(world: World, name: str, topic: str, partitions: int) -> None:
+    """The producer of the client library: many records at a time, batches in flight behind each other."""
+    number = 0
+    while not world.is_over():
+        producer = world.producer(name, **draw_sending(world.chance))
+        try:
+            async with producer:
+                for _ in range(SENDS_OF_A_LIFE):
+                    for _ in range(world.chance.randint(1, 12)):
+                        await _send(world, producer, Write(Value(name, number), topic, number % partitions))
+                        number += 1
+                    if world.is_over():
+                        break
+                    await world.pause(1.0)
+        except (KafkaError, ClusterUnreachable):
+            await world.pause(1.0)
+        await world.conduct.closed(name)
+
+
+def draw_sending(chance: random.Random) -> dict[str, Any]:
+    """Settings of a producer: small batches, so that several are in flight; a short life of records, so that
+    some expire while they are in flight; little memory, so that senders wait."""
+    return {
+        "linger_ms": chance.choice((0, 5, 100)),
+        "batch_size": chance.choice((0, 150, 16_384)),
+        "buffer_memory": chance.choice((700, 32 << 20)),
+        "max_block_ms": chance.choice((3_000, 60_000)),
+        "delivery_timeout_ms": chance.choice((7_000, 30_000, 120_000)),
+        "max_in_flight_requests_per_connection": chance.choice((1, 5, 5)),
+        "compression_type": chance.choice(("none", "none", "gzip")),
+    }
+
+
+async def _send(world: World, producer: Producer, write: Write) -> None:
+    write.began_s = world.loop.time()
+    world.history.writes.append(write)
+    settings, conduct, name = producer.settings, world.conduct, write.value.producer
+    try:
+        value, key = write.value.encode(), b"key %d" % (write.value.number % KEYS)
+        delivery = await producer.send(write.topic, value, key=key, partition=write.partition)
+    finally:
+        conduct.waited(name, "send", write.began_s, settings.max_block_ms / 1_000)
+    taken_s = world.loop.time()
+
+    def delivered(delivery: Delivery) -> None:
+        if not world.is_over():  # the last ones may wait for `close`, which has its own timeout
+            conduct.waited(name, "the delivery", taken_s, settings.delivery_timeout_ms / 1_000)
+        if delivery.exception() is None:
+            write.answered_s = world.loop.time()
+            write.outcome = Outcome.ACKNOWLEDGED
+            offset = delivery.result().offset
+            write.offset = offset if offset >= 0 else None
+
+    delivery.add_done_callback(delivered)
+
+
 async def read_all(world: World, name: str, topic: str, partitions: int) -> None:
-    await _read(world, name, topic, partitions, committed=False)
+    await _read(world, name, topic, partitions, "read_uncommitted")
 
 
 async def read_committed(world: World, name: str, topic: str, partitions: int) -> None:
-    await _read(world, name, topic, partitions, committed=True)
+    await _read(world, name, topic, partitions, "read_committed")
 
 
-async def _read(world: World, name: str, topic: str, partitions: int, *, committed: bool) -> None:
+async def _read(world: World, name: str, topic: str, partitions: int, isolation: str) -> None:
     """Reads everything from the start, in order. A reader that has to start over begins a new reading."""
-    cluster = await world.open(name)
     while not world.is_over():
         readings = {n: Reading(name, topic, n) for n in range(partitions)}
         world.history.readings += readings.values()
         try:
-            async with Consumer(
-                cluster, topic, dict.fromkeys(range(partitions), 0), read_committed=committed
+            async with world.consumer(
+                name, isolation_level=isolation, **draw_fetching(world.chance)
             ) as consumer:
+                await consumer.assign(TopicPartition(topic, number) for number in range(partitions))
                 while not world.is_over():
-                    for partition, record in await consumer.poll():
-                        readings[partition].seen.append(
-                            (record.offset, Value.decode(bytes(record.value or b"")))
-                        )
+                    began_s = world.loop.time()
+                    records = await consumer.poll(timeout_ms=500)
+                    world.conduct.waited(name, "poll", began_s, 0.5)
+                    for record in records:
+                        readings[record.partition].seen.append((record.offset, Value.decode(record.value)))
         except (KafkaError, ClusterUnreachable):
             await world.pause(1.0)
+        await world.conduct.closed(name)
+
+
+def draw_fetching(chance: random.Random) -> dict[str, Any]:
+    """Settings of fetches: with small ones an answer ends in the middle of what there is."""
+    return {
+        "max_poll_records": chance.choice((1, 7, 500)),
+        "max_partition_fetch_bytes": chance.choice((1, 600, 1 << 20)),
+        "fetch_buffer_bytes": chance.choice((1, 2_000, 64 << 20)),
+    }

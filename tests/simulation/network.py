@@ -196,6 +196,11 @@ class Network:
     def is_taken(self, address: tuple[str, int]) -> bool:
         return address in self._listening
 
+    def streams_of(self, process: Process) -> int:
+        """Connections that a process has open; it does not know those whose greeting is on its way."""
+        ends = (end for stream in self._streams for end in stream.ends)
+        return sum(end.process is process and end.is_held and not end.is_closed for end in ends)
+
     def stream_ended(self, stream: Stream) -> None:
         self._streams.pop(stream, None)
 
@@ -235,7 +240,12 @@ class Network:
             raise OSError(errno.EMFILE, "Too many open files")
         opened: asyncio.Future[Stream] = self.loop.create_future()
         self._later(process.host, host, self._greet, process, (host, port), opened)
-        stream = await opened
+        try:
+            stream = await opened
+        except asyncio.CancelledError:
+            if opened.done() and not opened.cancelled() and opened.exception() is None:
+                opened.result().ends[0].finish()  # it was open, and its process did not know yet
+            raise
         protocol = make_protocol()
         transport = make_transport(self.loop, stream.ends[0], protocol)
         protocol.connection_made(transport)

@@ -37,8 +37,10 @@ USUAL = {
     "member-1": 0.5,
     "member-2": 0.5,
     "administrator": 0.7,
-    "copier": 0.6,
+    "copier-1": 0.6,
     "latecomer": 0.4,
+    "handler-2": 0.5,
+    "copier-2": 0.3,
 }
 """Clients of the topics that are always there, and how often each is on the stage."""
 TRIALS: dict[str, type[Part]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.planted_client import CLIENT_BUGS
 from tests.simulation.planted_storage import STORAGE_BUGS
 from tests.simulation.planted_trials import TRIAL_BUGS
 from tests.support.planting import Bug, Edit
@@ -422,4 +423,5 @@ BUGS = (
     ),
     *STORAGE_BUGS,
     *TRIAL_BUGS,
+    *CLIENT_BUGS,
 )

@@ -42,6 +42,8 @@ LATER_EMBEDDED_TRIALS = (
 LATEST_TRIALS = ("notices", "tokens")
 """Those that a seed without one of `LATER_TRIALS` may have."""
 LATEST_EMBEDDED_TRIALS = ("tokens",)
+ZOOKEEPER_TRIALS = ("notices",)
+"""Those that change the clock of the store, which the shared store has from its machine."""
 TRIAL_SHARE = 0.6
 LATER_TRIAL_SHARE = 0.8
 EMBEDDED_SHARE = 0.25
@@ -95,7 +97,7 @@ def draw_shape(seed: int, trial: str = "") -> Shape:
     shape = shape._replace(settings=draw_settings(seed))
     if _is_embedded(seed, trial):
         shape = embedded(shape)
-    elif random.Random(f"{seed} shared store").random() < SHARED_SHARE:
+    elif _is_shared(seed, trial):
         shape = shape._replace(is_shared=True, drift_ppm_max=0)  # one machine has one clock
     shape = shape._replace(trial=trial or shape.trial or _later_trial(seed, shape))
     return shape._replace(settings={**shape.settings, **TRIAL_SETTINGS.get(shape.trial, {})})
@@ -108,6 +110,10 @@ def _is_embedded(seed: int, trial: str) -> bool:
     return is_drawn if not trial or (trial in of_one and trial in of_many) else trial in of_one
 
 
+def _is_shared(seed: int, trial: str) -> bool:
+    return trial not in ZOOKEEPER_TRIALS and random.Random(f"{seed} shared store").random() < SHARED_SHARE
+
+
 def _later_trial(seed: int, shape: Shape) -> str:
     """Drawn apart, so that a seed with another trial keeps its world."""
     chance = random.Random(f"{seed} later trial")
@@ -115,7 +121,8 @@ def _later_trial(seed: int, shape: Shape) -> str:
         return chance.choice(LATER_EMBEDDED_TRIALS if shape.is_embedded else LATER_TRIALS)
     chance = random.Random(f"{seed} latest trial")
     if chance.random() < LATER_TRIAL_SHARE:
-        return chance.choice(LATEST_EMBEDDED_TRIALS if shape.is_embedded else LATEST_TRIALS)
+        has_own_store = shape.is_embedded or shape.is_shared
+        return chance.choice(LATEST_EMBEDDED_TRIALS if has_own_store else LATEST_TRIALS)
     return ""
 
 

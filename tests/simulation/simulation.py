@@ -29,12 +29,13 @@ from tests.simulation import clients, judge, memory
 from tests.simulation.administrator import administrate
 from tests.simulation.authority import LEASE_S_MAX
 from tests.simulation.cast import Stage, Topic
+from tests.simulation.conduct import Conduct
 from tests.simulation.copier import copy
 from tests.simulation.derived import forgotten_producers
 from tests.simulation.embedded import EmbeddedView
 from tests.simulation.faults import EVERY_KIND, Fault, Surroundings, draw
 from tests.simulation.final_reading import read_topic
-from tests.simulation.groups import Commits, read_in_group
+from tests.simulation.groups import PROTOCOLS, process_in_group, read_in_group
 from tests.simulation.loop import EPOCH_MS, Process, SimulatedLoop, Stuck
 from tests.simulation.machine import Machine, SimulatedClock
 from tests.simulation.network import Network
@@ -45,7 +46,7 @@ from tests.simulation.shared import SharedView
 from tests.simulation.store import Store
 from tests.simulation.story import plain
 from tests.simulation.trace import Trace
-from tests.simulation.transactors import come_late, transact, usurp
+from tests.simulation.transactors import come_late, transact, transact_by_library, usurp
 from tests.simulation.watch import Watch
 
 REPLICAS = 3
@@ -132,7 +133,7 @@ class Simulation:
         self._is_written = False
         self._processes: list[Process] = []
         self._committed: list[Reading] = []
-        self._commits = Commits()
+        self._conduct = Conduct(self.loop, self.network.streams_of)
         self._clock = SimulatedClock(self.loop)
         self._cast = draw_cast(seed, PLAIN, self.shape)
         self._trial = trial_of(self.shape, random.Random(f"{seed} trial"))
@@ -177,7 +178,7 @@ class Simulation:
             machine.start()
         await self._within(START_S, self._make_topics(), "the topics cannot be made")
         working = self._start_clients()
-        copying = self._start_copier()
+        copying = self._start_copiers()
         begins_s = self.loop.time()
         drawn = draw(self.seed, begins_s, begins_s + self._faults_s, self.shape)
         self.faults = list(drawn if self._given is None else self._given)
@@ -210,7 +211,8 @@ class Simulation:
         complaints += [*self._watch.complaints, *self._forgotten, *forgotten_producers(self.machines)]
         complaints += [complaint for machine in self.machines for complaint in machine.complaints]
         return [
-            *complaints, *self._commits.complaints, *self._cast.complaints(), *self._trial.complaints()
+            *complaints, *self._conduct.complaints, *self._conduct.passed_over(self.history),
+            *self._cast.complaints(), *self._trial.complaints(),
         ]  # fmt: skip
 
     # -- clients ------------------------------------------------------------------------------
@@ -218,7 +220,8 @@ class Simulation:
     def _at_work(self) -> list[str]:
         usual = draw_usual(self.seed)
         named = (name for name in USUAL if name in usual)
-        return ["producer-all", *named, *self._cast.topics, *self._trial.topics]
+        always = ("producer-all", "sender", "library-transactor", "handler-1")
+        return [*always, *named, *self._cast.topics, *self._trial.topics]
 
     def _process(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         process = Process(self.loop, name, CLIENT_HOST)
@@ -243,8 +246,15 @@ class Simulation:
         start("usurper", usurp, "transactor", TRANSACTIONAL, PARTITIONS)
         start("reader", clients.read_all, PLAIN, PARTITIONS)
         start("committed", clients.read_committed, TRANSACTIONAL, PARTITIONS)
-        start("member-1", read_in_group, "group", PLAIN, self._commits)
-        start("member-2", read_in_group, "group", PLAIN, self._commits)
+        start("sender", clients.send, PLAIN, PARTITIONS)
+        start("library-transactor", transact_by_library, TRANSACTIONAL, PARTITIONS)
+        protocols = random.Random(f"{self.seed} protocols")
+        protocol = protocols.choice(PROTOCOLS)
+        for name in ("member-1", "member-2"):
+            start(name, read_in_group, "group", PLAIN, protocol)
+        protocol = protocols.choice(PROTOCOLS)
+        for name in ("handler-1", "handler-2"):
+            start(name, process_in_group, "handlers", PLAIN, protocol)
         if not self.shape.is_embedded:
             start("administrator", administrate, TOPICS, self.shape.brokers)
         started += [(self._process(name, work), name) for name, work in self._cast.clients(self._stage())]
@@ -256,13 +266,26 @@ class Simulation:
             lambda: self._until("not every replica is in sync again", self._is_in_sync), self.shape.settings,
         )  # fmt: skip
 
-    def _start_copier(self) -> asyncio.Task[Any] | None:
-        if "copier" not in draw_usual(self.seed):
+    def _start_copiers(self) -> asyncio.Task[Any] | None:
+        copiers = [name for name in ("copier-1", "copier-2") if name in draw_usual(self.seed)]
+        if not copiers:
             return None
-        self.history.copied["copier"] = (PLAIN, COPIED)
-        world = self._world("copier", self.history)
-        work = copy(world, "copier", PLAIN, COPIED, PARTITIONS, lambda: self._is_written)
-        return self._process("copier", work)
+        self.history.copied["copiers"] = (PLAIN, COPIED)
+        protocol = random.Random(f"{self.seed} copiers").choice(PROTOCOLS)
+        works = [
+            self._process(
+                name,
+                copy(
+                    self._world(name, self.history), name, PLAIN, COPIED, protocol, lambda: self._is_written
+                ),
+            )
+            for name in copiers
+        ]
+
+        async def all_of_them() -> None:
+            await asyncio.gather(*works)
+
+        return self._process("copiers", all_of_them())
 
     def _copied(self) -> int:
         """Transactions that have succeeded: those that fail again and again are no progress."""
@@ -278,6 +301,7 @@ class Simulation:
             [each.address for each in self.machines],
             history,
             lambda: self._is_over,
+            self._conduct,
             self.shape.pace,
         )
 

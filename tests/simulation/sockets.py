@@ -95,6 +95,11 @@ class End:
         self._label = ":".join(map(str, (*peer.address, *self.address)))
 
     @property
+    def is_held(self) -> bool:
+        """Whether a program has it in hand."""
+        return self.on_change is not _ignore
+
+    @property
     def is_readable(self) -> bool:
         return bool(self.inbox) or self.is_finished or self.is_reset
 

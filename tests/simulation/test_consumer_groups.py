@@ -35,6 +35,7 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.protocol.schema.message import Message
 from tests.chaos.history import History
 from tests.simulation.clients import World
+from tests.simulation.conduct import Conduct
 from tests.simulation.consumer_groups import (
     FASTEST_CLOCK,
     GROUP,
@@ -102,8 +103,9 @@ class Stage:
         self.loop = SimulatedLoop()
         self.cluster = Answers(self.loop)
         self.owners = Owners()
+        clock, conduct = SimulatedClock(self.loop), Conduct(self.loop, lambda _: 0)
         world = World(
-            self.loop, SimulatedClock(self.loop), random.Random(1), [], History(), is_over=lambda: False
+            self.loop, clock, random.Random(1), [], History(), is_over=lambda: False, conduct=conduct
         )
         self.member = Member(world, "first", "plain", self.cluster, lambda: -math.inf, self.owners, Commits())
 

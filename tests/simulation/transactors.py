@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from barnabas.client import Producer
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core import transaction_steps
+from barnabas.client.core.client_errors import IllegalState, TransactionAborted
 from barnabas.client.core.cluster_state import TRANSACTION, ClusterState
 from barnabas.client.core.steps import ClusterUnreachable, Steps, ask, raise_for
 from barnabas.client.core.transaction_steps import Transaction as Begun
@@ -22,7 +24,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tests.chaos.history import ALL_REPLICAS, Outcome, Transaction, Value
-from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World
+from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World, draw_sending
 
 PLAIN, MODERN, SLEEPY, HASTY = "plain", "modern", "sleepy", "hasty"
 MANNERS = {PLAIN: 10, MODERN: 6, SLEEPY: 1, HASTY: 4}
@@ -31,6 +33,7 @@ HASTE_S = 0.02
 USURPER_PAUSE_S = 8.0
 SLOWLY_S = 1.5
 LATE_S = (0.02, 0.1, 0.5)
+TRANSACTIONS_OF_A_LIFE = 25
 
 
 def end_and_go_on(state: ClusterState, txn: Begun, *, commit: bool) -> Steps[Begun]:
@@ -179,3 +182,61 @@ async def usurp(world: World, name: str, transactional_id: str, topic: str, part
         transactor = Transactor(world, name, transactional_id, topic, partitions, await world.open(name))
         transactor.go_on_slowly(int(world.loop.time() * 1_000))
         await transactor.one(world.chance.choice((PLAIN, MODERN)))
+
+
+class _ChangedItsMind(Exception):
+    """The application aborts."""
+
+
+async def transact_by_library(world: World, name: str, topic: str, partitions: int) -> None:
+    """Transactions of the client library's producer. An error that ends one leaves the producer usable, or a
+    new one takes its place."""
+    number = 0
+    while not world.is_over():
+        producer = world.producer(
+            f"{name}-producer",
+            transactional_id=name,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            **{**draw_sending(world.chance), "max_block_ms": 15_000, "delivery_timeout_ms": 30_000},
+        )
+        async with producer:
+            for _ in range(TRANSACTIONS_OF_A_LIFE):
+                number += 1 + partitions
+                transaction = Transaction(f"{name}/{number}")
+                try:
+                    await _one_by_library(world, producer, transaction, topic, partitions, number)
+                except _ChangedItsMind:
+                    pass
+                except (KafkaError, ClusterUnreachable, TransactionAborted, IllegalState):
+                    if world.chance.random() < 0.5:
+                        break
+                if world.is_over():
+                    break
+                await world.pause(1.0)
+        await world.conduct.closed(name)
+
+
+async def _one_by_library(
+    world: World, producer: Producer, transaction: Transaction, topic: str, partitions: int, number: int
+) -> None:
+    began_s, is_ending = world.loop.time(), False
+    try:
+        async with producer.transaction():
+            world.history.transactions.append(transaction)
+            for each in range(partitions):
+                value = Value(transaction.name.partition("/")[0], number + each, transaction.name)
+                transaction.values.append(value)
+                await producer.send(topic, value.encode(), partition=each)
+                if world.chance.random() < 0.3:
+                    await world.pause(SLOWLY_S)
+            if world.chance.random() < 0.3:
+                raise _ChangedItsMind
+            is_ending = True
+        transaction.outcome = Outcome.ACKNOWLEDGED
+    except (KafkaError, ClusterUnreachable, TransactionAborted, IllegalState, _ChangedItsMind):
+        if not is_ending:
+            transaction.outcome = Outcome.REFUSED  # it was never asked to commit
+        raise
+    finally:
+        # Two calls that ask a coordinator, records, and the abort.
+        world.conduct.waited(transaction.name, "a transaction", began_s, 15.0 * 4 + 30.0)
