@@ -13,112 +13,153 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar
-from uuid import uuid4
+from typing import Final, Literal, TypeVar
 
-from barnabas.client.admin.groups import GroupDescription
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.config.broker_config import BrokerConfig
-from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.metrics import render_prometheus
-from barnabas.node.broker import Broker
 from barnabas.node.main import loop_factory
-from barnabas.testing import inspection
-from barnabas.testing.disk import Disk
-from barnabas.testing.fault_rules import Faults
-from barnabas.testing.inspection import StoredRecord
-from barnabas.testing.kit import Kit
-from barnabas.testing.request_log import SeenRequest
-from barnabas.testing.virtual_time import VirtualClock, VirtualLoop, VirtualTime
+from barnabas.testing.asking import inspection
+from barnabas.testing.asking.looking import Looking
+from barnabas.testing.faults.disk import Disk
+from barnabas.testing.faults.request_log import SeenRequest
+from barnabas.testing.faults.rules import Faults
+from barnabas.testing.running.broker_life import BrokerLife, Surroundings
+from barnabas.testing.running.kit import Kit
+from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop, VirtualTime
+from barnabas.testing.running.wires import Wires
+from barnabas.testing.snapshots import check_copy, copy_data
 
 T = TypeVar("T")
+Time = Literal["real", "virtual"]
 
-WAIT_S: float = 30.0
+SMALL_INTERNAL_TOPICS: Final = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+"""Kafka makes fifty partitions of each, and a test would wait for them."""
 
 
-class RunningBroker:
-    """Handle of a test on its broker."""
+class RunningBroker(Looking):
+    """Handle of a test on its broker, for all its lives."""
 
-    def __init__(self, thread: _BrokerThread) -> None:
-        assert thread.broker is not None
-        self._thread = thread
-        self._broker = thread.broker
-        self.faults: Faults = thread.kit.faults
+    def __init__(self, life: BrokerLife, data_dir: Path, time: VirtualTime | None) -> None:
+        self._life = life
+        self._data_dir = data_dir
+        self._time = time
+        self._snapshots: list[tempfile.TemporaryDirectory[str]] = []
+        self.faults: Faults = life.kit.faults
         """Rules that make requests go wrong."""
-        self.disk: Disk = thread.kit.disk
-        """The disk, which can be full, broken or slow."""
+        life.kit.actions.client = lambda: inspection.kit_client(
+            [each.endpoint for each in life.broker.bound_listeners]
+        )
 
     @property
     def bootstrap(self) -> str:
         """For `bootstrap.servers`."""
-        return ",".join(str(each.endpoint) for each in self._broker.bound_listeners)
+        return ",".join(str(each.endpoint) for each in self._life.broker.bound_listeners)
 
     @property
     def broker_id(self) -> int:
-        return self._broker.broker_id
+        return self._life.broker.broker_id
+
+    @property
+    def is_running(self) -> bool:
+        """False after `kill` and `stop`."""
+        return self._life.is_running
+
+    @property
+    def disk(self) -> Disk:
+        """The disk, which can be full, broken or slow. A broker that restarts has one without faults."""
+        return self._life.kit.disk
 
     @property
     def time(self) -> VirtualTime:
         """The broker's time, which the test moves; RuntimeError unless it runs with `time="virtual"`."""
-        loop = self._thread.loop
-        if not isinstance(loop, VirtualLoop):
+        if self._time is None:
             raise RuntimeError('this broker runs on real time; start it with run_broker(time="virtual")')
-        return VirtualTime(loop)
+        return self._time
 
     @property
     def halt_reason(self) -> str:
         """Why the broker has stopped by itself, as on a full disk; empty while it runs."""
-        return self._broker.halt_reason
+        return self._life.broker.halt_reason
 
     def metrics_text(self) -> str:
         """Content of the metrics page, in the Prometheus format."""
-        return render_prometheus(self._broker.metrics)
+        return render_prometheus(self._life.broker.metrics)
 
     def requests(self, api: str | None = None, *, client_id: str | None = None) -> list[SeenRequest]:
         """The last requests of clients, in the order of their arrival: `requests(api="Fetch")`."""
-        return self._thread.kit.requests.seen(api, client_id)
+        return self._life.kit.requests.seen(api, client_id)
 
-    def records(self, topic: str, *, committed: bool = False) -> list[StoredRecord]:
-        """All records of a topic, by partition and offset; `committed` leaves out those of open and aborted
-        transactions."""
-        return self._ask(lambda cluster: inspection.read_records(cluster, topic, committed=committed))
+    def log_lines(self) -> list[str]:
+        """The last lines of the broker's log, from INFO on."""
+        return self._life.kit.log.lines()
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """Committed offsets of a group, by topic and partition."""
-        return self._ask(lambda cluster: inspection.committed_offsets(cluster, group))
+    def stop(self) -> None:
+        """Shut the broker down, as SIGTERM does. `restart` starts it again."""
+        self._life.stop()
 
-    def wait_for(
-        self, *, group: str, state: str | None = None, members: int | None = None, timeout_s: float = WAIT_S
-    ) -> GroupDescription:
-        """Wait until a group has this state ("Stable", "Empty", …) and number of members."""
-        return self._ask(
-            lambda cluster: inspection.await_group(
-                cluster, group, state=state, members=members, timeout_s=timeout_s
-            )
-        )
+    def kill(self) -> None:
+        """End the broker as `kill -9` does: nothing more is written or answered."""
+        self._life.kill()
 
-    def create_topic(self, name: str = "", *, partitions: int = 1, **configs: str) -> str:
-        """Create a topic, with a unique name unless one is given, and return the name. Settings have
-        underscores for dots: `retention_ms="1000"`."""
-        name = name or f"topic-{uuid4().hex[:12]}"
-        settings = {key.replace("_", "."): value for key, value in configs.items()}
-        self._ask(lambda cluster: inspection.create_topic(cluster, name, partitions, settings))
-        return name
+    def restart(self) -> None:
+        """Start the broker on its port and data, after a clean stop if it runs."""
+        self._life.stop()
+        self._life.start()
+
+    def pause(self) -> None:
+        """Let the broker stand still: connections stay open, and nothing is answered."""
+        self._life.thread.pause()
+
+    def resume(self) -> None:
+        self._life.thread.resume()
+
+    def snapshot(self, into: Path | None = None) -> Path:
+        """Copy the data, and return the directory of the copy. It goes with the broker, unless `into` names a
+        directory, which is empty or has older data."""
+        target = into or self._new_directory()
+        check_copy(self._data_dir, target)
+        was_running = self._life.is_running
+        self._life.stop()
+        try:
+            copy_data(self._data_dir, target)
+        finally:
+            if was_running:
+                self._life.start()
+        return target
+
+    def restore(self, snapshot: Path) -> None:
+        """Go back to the data of a snapshot. The broker restarts on its port, and clients connect again."""
+        check_copy(snapshot, self._data_dir)
+        self._life.stop()
+        copy_data(snapshot, self._data_dir)
+        self._life.start()
+
+    def _new_directory(self) -> Path:
+        self._snapshots.append(tempfile.TemporaryDirectory(prefix="barnabas-snapshot-"))
+        return Path(self._snapshots[-1].name)
+
+    def _forget_snapshots(self) -> None:
+        for each in self._snapshots:
+            each.cleanup()
 
     def _ask(self, question: Callable[[ClusterClient], Awaitable[T]]) -> T:
         """Put a question to the broker as a client, on the broker's own loop."""
+        thread = self._life.thread
+        if thread.is_paused:
+            raise RuntimeError("the broker is paused and answers nothing; resume it first")
 
         async def ask() -> T:
-            async with inspection.kit_client(
-                [each.endpoint for each in self._broker.bound_listeners]
-            ) as cluster:
+            endpoints = [each.endpoint for each in thread.broker.bound_listeners]
+            async with inspection.kit_client(endpoints) as cluster:
                 return await question(cluster)
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._thread.loop).result()
+        return asyncio.run_coroutine_threadsafe(ask(), thread.loop).result()
 
 
 @contextmanager
@@ -126,77 +167,51 @@ def run_broker(
     settings: Mapping[str, str] | None = None,
     *,
     data_dir: Path | None = None,
-    time: Literal["real", "virtual"] = "real",
+    snapshot: Path | None = None,
+    time: Time = "real",
 ) -> Iterator[RunningBroker]:
-    """Run a broker during the context; `settings` are Kafka's keys."""
-    if time not in ("real", "virtual"):
-        raise ValueError(f"time={time!r}: write 'real' or 'virtual'")
+    """Run a broker during the context; `settings` are Kafka's keys. It starts with the data of `snapshot`, if
+    one is given."""
+    check_time(time)
     with tempfile.TemporaryDirectory(prefix="barnabas-") as scratch:
+        directory = data_dir or Path(scratch)
+        if snapshot is not None:
+            copy_data(snapshot, directory)
         properties = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
-            "log.dirs": str(data_dir or scratch),
+            "log.dirs": str(directory),
             # In production a new group waits for more members; a test has none.
             "group.initial.rebalance.delay.ms": "0",
+            **SMALL_INTERNAL_TOPICS,
             **(settings or {}),
         }
-        thread = _BrokerThread(BrokerConfig.load(properties), VirtualClock() if time == "virtual" else None)
-        thread.start()
-        thread.started.wait()
-        if thread.failure is not None:
-            thread.join()
-            raise thread.failure
-        broker = RunningBroker(thread)
+        clock = VirtualClock() if time == "virtual" else None
+        factory = loop_factory() if clock is None else lambda: VirtualLoop(clock)
+        life = BrokerLife(
+            "broker",
+            properties,
+            Kit(is_lasting=data_dir is not None),
+            Surroundings(Wires, lambda _: factory()),
+        )
+        life.start()
+        broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
         try:
             yield broker
         finally:
-            thread.kit.heal()
-            thread.stop()
-            thread.join()
+            life.stop()
+            broker._forget_snapshots()
 
 
-class _BrokerThread(threading.Thread):
-    def __init__(self, config: BrokerConfig, virtual: VirtualClock | None) -> None:
-        super().__init__(name="barnabas-broker", daemon=True)
-        self.started = threading.Event()
-        self.failure: BaseException | None = None
-        self.broker: Broker | None = None
-        self.kit = Kit()
-        self._config = config
-        self._virtual = virtual
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped: asyncio.Event | None = None
+def virtual_time(clock: VirtualClock, life: BrokerLife) -> VirtualTime:
+    """Time of one broker."""
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None
-        return self._loop
+    def loops() -> list[VirtualLoop]:
+        loop = life.thread.loop if life.is_running else None
+        return [loop] if isinstance(loop, VirtualLoop) else []
 
-    def run(self) -> None:
-        virtual = self._virtual
-        factory = loop_factory() if virtual is None else lambda: VirtualLoop(virtual)
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(self._serve())
+    return VirtualTime(clock, loops)
 
-    def stop(self) -> None:
-        assert self._stopped is not None
-        self.loop.call_soon_threadsafe(self._stopped.set)
 
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopped = asyncio.Event()
-        broker = self.kit.make_broker(self._config)
-        try:
-            await broker.startup()
-        except BaseException as error:  # noqa: BLE001 - raised in the test
-            self.failure = error
-            await broker.shutdown()
-            return
-        finally:
-            self.broker = broker
-            self.started.set()
-        ends = [asyncio.ensure_future(each.wait()) for each in (self._stopped, broker.halted)]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for each in ends:
-            each.cancel()
-        await broker.shutdown()
-        await self._stopped.wait()  # a broker that stopped by itself can still be looked at
+def check_time(time: str) -> None:
+    if time not in ("real", "virtual"):
+        raise ValueError(f"time={time!r}: write 'real' or 'virtual'")

@@ -4,30 +4,77 @@ def test_orders(barnabas_bootstrap):
     producer = Producer({"bootstrap.servers": barnabas_bootstrap})
 
 pytest loads this module in every project that has Barnabas installed, so only the fixtures import the broker.
-Each worker of pytest-xdist has a broker of its own.
+Each worker of pytest-xdist has a broker and a cluster of its own. They live as long as the session, or as the
+ini option `barnabas_scope` says: session, package, module, class or function.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.broker import RunningBroker
-    from barnabas.testing.fault_rules import Faults
+    from barnabas.testing.cluster import RunningCluster
+    from barnabas.testing.faults.rules import Faults
 
 SHOWN_REQUESTS_MAX: Final = 20
+SHOWN_LINES_MAX: Final = 40
+SHOWN_CHARS_MAX: Final = 200
+SCOPES: Final = ("session", "package", "module", "class", "function")
+CLUSTER_BROKERS: Final = 3
+_SCOPE_OPTION: Final = "barnabas_scope"
+_Scope = Literal["session", "package", "module", "class", "function"]
+PACKAGES: Final = ("barnabas", "pyspark_barnabas")
 
 
-@pytest.fixture(scope="session")
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Import the packages of this distribution as they are.
+
+    pytest rewrites the asserts of every module in a distribution that has a plugin. Here these are the
+    invariants of a broker: rewritten, a broker in the test process starts later and takes a fifth more CPU.
+    pytest offers no setting against it but a word in the docstring of each module.
+    """
+    for finder in sys.meta_path:
+        rewritten = getattr(finder, "_must_rewrite", None)
+        if isinstance(rewritten, set):
+            rewritten.difference_update(PACKAGES)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        _SCOPE_OPTION, f"how long barnabas_broker and barnabas_cluster live: {', '.join(SCOPES)}",
+        default="session",
+    )  # fmt: skip
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> _Scope:  # noqa: ARG001 - as pytest calls it
+    wanted = str(config.getini(_SCOPE_OPTION))
+    if wanted not in SCOPES:
+        raise pytest.UsageError(f"{_SCOPE_OPTION} = {wanted}: write one of {', '.join(SCOPES)}")
+    return cast("_Scope", wanted)
+
+
+@pytest.fixture(scope=_scope)
 def barnabas_broker() -> Iterator[RunningBroker]:
-    """One broker for the whole test session; topics are created at first use."""
+    """One broker for the whole scope; topics are created at first use."""
     from barnabas.testing.broker import run_broker  # noqa: PLC0415 - only users of the fixture pay for it
 
     with run_broker() as broker:
         yield broker
+
+
+@pytest.fixture(scope=_scope)
+def barnabas_cluster() -> Iterator[RunningCluster]:
+    """Three brokers for the whole scope."""
+    from barnabas.testing.cluster import run_cluster  # noqa: PLC0415 - only users of the fixture pay for it
+
+    with run_cluster(CLUSTER_BROKERS) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -44,7 +91,7 @@ def barnabas_topic(barnabas_broker: RunningBroker) -> str:
 
 @pytest.fixture
 def barnabas_faults(barnabas_broker: RunningBroker) -> Iterator[Faults]:
-    """Fault rules of the session's broker; they end with the test."""
+    """Fault rules of the broker; they end with the test."""
     yield barnabas_broker.faults
     barnabas_broker.faults.clear()
 
@@ -53,13 +100,27 @@ def barnabas_faults(barnabas_broker: RunningBroker) -> Iterator[Faults]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failed test the last requests that clients sent to its broker."""
+    """Show with a failed test what its brokers saw: the last requests, and the end of the log."""
     report = yield
-    broker = getattr(item, "funcargs", {}).get("barnabas_broker")
-    if report.when == "call" and report.failed and broker is not None:
-        last = broker.requests()[-SHOWN_REQUESTS_MAX:]
-        lines = [
-            f"{each.api} v{each.version} of {each.client_id}: {str(each.message)[:200]}" for each in last
-        ]
-        report.sections.append(("last requests to barnabas_broker", "\n".join(lines) or "none"))
+    if report.when == "call" and report.failed:
+        for name, broker in _brokers_of(getattr(item, "funcargs", {})):
+            report.sections += [
+                (f"last requests to {name}", "\n".join(_shown_requests(broker)) or "none"),
+                (f"log of {name}", "\n".join(broker.log_lines()[-SHOWN_LINES_MAX:]) or "empty"),
+            ]
     return report
+
+
+def _brokers_of(arguments: dict[str, Any]) -> Iterator[tuple[str, RunningBroker]]:
+    broker, cluster = arguments.get("barnabas_broker"), arguments.get("barnabas_cluster")
+    if broker is not None:
+        yield "barnabas_broker", broker
+    for each in () if cluster is None else cluster.brokers:
+        yield f"barnabas_cluster, broker {each.broker_id}", each
+
+
+def _shown_requests(broker: RunningBroker) -> list[str]:
+    return [
+        f"{each.api} v{each.version} of {each.client_id}: {str(each.message)[:SHOWN_CHARS_MAX]}"
+        for each in broker.requests()[-SHOWN_REQUESTS_MAX:]
+    ]

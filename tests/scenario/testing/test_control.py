@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.support.process import ServerProcess
 
@@ -78,6 +78,27 @@ def test_a_rule_is_added_awaited_and_removed(control: Control) -> None:
     assert control.ask("GET", "/faults") == []
 
 
+def test_zombies_are_made_over_http(control: Control) -> None:
+    control.ask("PUT", "/topics/orders", {"partitions": 1})
+    settings = {"bootstrap.servers": control.bootstrap, "transactional.id": "t", "log_level": 0}
+    zombie = Producer(settings)
+    zombie.init_transactions(30)
+    zombie.begin_transaction()
+    zombie.produce("orders", b"from a zombie")
+    zombie.flush(30)
+    control.ask("POST", "/producers/t/fence")
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(30)
+    member = Consumer({"bootstrap.servers": control.bootstrap, "group.id": "g", "log_level": 0})
+    member.subscribe(["orders"])
+    while not member.assignment():
+        member.poll(0.1)
+    control.ask("POST", "/groups/g/rebalance")
+    assert control.ask("DELETE", "/groups/g/members") == {"removed": 1}
+    assert any("partitions are brought online" in line for line in control.ask("GET", "/log"))
+    member.close()
+
+
 def test_time_moves_and_the_disk_fails(control: Control) -> None:
     control.ask("PUT", "/topics/orders", {"configs": {"retention.ms": "3600000"}})
     producer = Producer({"bootstrap.servers": control.bootstrap})
@@ -99,6 +120,9 @@ def test_bad_requests_are_answered_in_words(control: Control) -> None:
     )
     assert control.refusal("POST", "/faults", {"colour": "red"})[0] == 400
     assert control.refusal("POST", "/faults", [])[0] == 400
+    assert control.refusal("POST", "/faults", {"answer": "print"})[0] == 400
+    assert control.refusal("POST", "/faults", {"action": "move-leader"})[0] == 400
+    assert control.refusal("POST", "/groups/none/rebalance")[0] == 400
     assert control.refusal("GET", "/faults/7") == (404, "there is no fault 7")
     assert control.refusal("PATCH", "/faults") == (405, "/faults takes GET, POST, DELETE")
     assert control.refusal("GET", "/nothing")[0] == 404

@@ -105,10 +105,10 @@ def example_of_the_readme() -> str:
     return page.partition("## Inside a pytest")[2].partition("```python\n")[2].partition("```")[0]
 
 
-def run_their_tests(directory: Path) -> subprocess.CompletedProcess[str]:
+def run_their_tests(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {"PYTHONPATH": str(REPOSITORY / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.plugin", "-W", "error", "."],
+        [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.plugin", "-W", "error", *options, "."],
         cwd=directory, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
 
@@ -143,6 +143,70 @@ def test_rules_end_with_their_test_and_a_failed_test_shows_the_last_requests(tmp
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "last requests to barnabas_broker" in done.stdout
     assert "of rdkafka: ProduceRequest(" in done.stdout
+    assert "log of barnabas_broker" in done.stdout
+    assert "1 new partitions are brought online" in done.stdout
+
+
+CLUSTER_TESTS = """
+def test_one(barnabas_cluster):
+    topic = barnabas_cluster.create_topic()
+    barnabas_cluster.move_leader(topic, to=2)
+    assert barnabas_cluster.leader(topic) == 2
+
+def test_two(barnabas_cluster, barnabas_broker):
+    assert barnabas_broker.bootstrap not in barnabas_cluster.bootstrap
+    assert False, "on purpose"
+
+seen = []
+
+def test_three(barnabas_broker):
+    seen.append(barnabas_broker.bootstrap)
+
+def test_four(barnabas_broker):
+    assert barnabas_broker.bootstrap not in seen
+"""
+
+
+def test_a_cluster_and_a_scope_of_ones_own_beside_other_workers(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(CLUSTER_TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nbarnabas_scope = function\n")
+    done = run_their_tests(tmp_path, "-p", "xdist", "-n", "2", "--dist", "loadfile")
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    for broker in (1, 2, 3):
+        assert f"log of barnabas_cluster, broker {broker}" in done.stdout
+    (tmp_path / "pytest.ini").write_text("[pytest]\nbarnabas_scope = forever\n")
+    wrong = run_their_tests(tmp_path)
+    assert "barnabas_scope = forever: write one of session" in wrong.stdout + wrong.stderr
+
+
+UNITTEST_TESTS = """
+import unittest
+from barnabas.testing.broker import run_broker
+from barnabas.testing.cluster import run_cluster
+
+class OrdersTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.broker = cls.enterClassContext(run_broker())
+
+    def test_a_topic(self):
+        self.assertEqual(self.broker.values(self.broker.create_topic()), [])
+
+    def test_a_cluster(self):
+        cluster = self.enterContext(run_cluster(2))
+        self.assertEqual(len(cluster), 2)
+"""
+
+
+def test_unittest_uses_the_context_managers(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(UNITTEST_TESTS)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "unittest", "-v", "test_theirs"], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "src")}, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Ran 2 tests" in done.stderr
 
 
 def test_the_plugin_is_registered_for_pytest() -> None:

@@ -18,8 +18,8 @@ from barnabas.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from barnabas.protocol.schema.message import Message
-from barnabas.testing.fault_rules import milliseconds
-from barnabas.testing.fault_selection import Selection, merge
+from barnabas.testing.faults.rules import milliseconds
+from barnabas.testing.faults.selection import Selection, merge
 
 ORDERS = Uuid(bytes(15) + b"\1")
 

@@ -22,9 +22,10 @@ from barnabas.node.main import StartupFailed, raise_open_files_limit, serve_brok
 from barnabas.node.runtime import LoopScheduler
 from barnabas.node.stop_signals import StopSignals
 from barnabas.security.http.settings import http_security
-from barnabas.testing.control import ControlEndpoint
-from barnabas.testing.kit import Kit
-from barnabas.testing.virtual_time import VirtualClock, VirtualLoop
+from barnabas.testing.http.control import ControlEndpoint
+from barnabas.testing.running import broker_log
+from barnabas.testing.running.kit import Kit
+from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ async def _serve(
     config: BrokerConfig, control_address: Endpoint, metrics_address: Endpoint | None, welcome: Sequence[str]
 ) -> None:
     stopped, kit = asyncio.Event(), Kit()
+    broker_log.begin(kit.log)
     broker = kit.make_broker(config, metrics_address)
     async with AsyncExitStack() as stack:
         stack.enter_context(StopSignals(stopped))

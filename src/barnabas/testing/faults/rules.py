@@ -18,17 +18,26 @@ import asyncio
 import difflib
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.testing.fault_selection import Selection
+from barnabas.testing.faults.actions import Action, check_action
+from barnabas.testing.faults.selection import Selection
+
+__all__ = ["FaultRule", "Faults"]
 
 HIT_TIMEOUT_S: Final = 30.0
-Drop = Literal["before", "after"]
+DURATION_S_MAX: Final = 10 * 365 * 86_400.0
+Drop = Literal["before", "after", "during"]
+
+Answer = Callable[[Any], Any]
+"""Takes a request of `barnabas.protocol.messages`, and returns its response, or None."""
+Change = Callable[[Any, Any], None]
+"""Takes the request and the broker's response, and changes the response in place."""
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -40,7 +49,14 @@ class Effect:
     error: type[KafkaError] | None
     """The selected elements get this error and are not handled; the broker serves all others."""
     drop: Drop | None
-    """The connection closes before the work, or after it instead of the response."""
+    """The connection closes before the work, after it instead of the response, or in the middle of the
+    response."""
+    action: Action | None
+    """What happens around the request before it is handled."""
+    answer: Answer | None
+    """A function of the test that answers the request, or returns None to let it pass."""
+    change: Change | None
+    """A function of the test that changes the response."""
     delay_ms: int
     """The request waits this long before it is handled, and the connection with it."""
     throttle_ms: int
@@ -118,6 +134,9 @@ class FaultRule:
             "version": self.version,
             "error": None if self.effect.error is None else self.effect.error.protocol_name(),
             "drop": self.effect.drop,
+            "action": self.effect.action,
+            "answer": None if self.effect.answer is None else "a function of the test",
+            "change": None if self.effect.change is None else "a function of the test",
             "delay_ms": self.effect.delay_ms or None,
             "throttle_ms": self.effect.throttle_ms or None,
             "times": self._times,
@@ -130,6 +149,10 @@ class Faults:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
+        self.in_cluster = False
+        """Whether other brokers can take over."""
+        self.are_suspended = False
+        """Whether no rule applies, as while the broker stops."""
         self._rules: tuple[FaultRule, ...] = ()
 
     def add(
@@ -143,6 +166,9 @@ class Faults:
         version: int | None = None,
         error: str | int | None = None,
         drop: Drop | None = None,
+        action: Action | None = None,
+        answer: Answer | None = None,
+        change: Change | None = None,
         delay: str | float = 0,
         throttle: str | float = 0,
         times: int | None = None,
@@ -157,17 +183,31 @@ class Faults:
         effect = Effect(
             error=None if error is None else _error_named(error),
             drop=drop,
+            action=action,
+            answer=answer,
+            change=change,
             delay_ms=milliseconds(delay),
             throttle_ms=milliseconds(throttle),
         )
-        if effect == Effect(None, None, 0, 0):
-            raise ValueError("a fault needs an effect: error, drop, delay or throttle")
-        if drop not in (None, "before", "after"):
-            raise ValueError(f"drop={drop!r}: write 'before' or 'after' (the work)")
+        if effect == Effect(None, None, None, None, None, 0, 0):
+            raise ValueError(
+                "a fault needs an effect: error, drop, action, answer, change, delay or throttle"
+            )
+        if answer is not None and (drop is not None or error is not None or change is not None):
+            raise ValueError("answer is the whole response: give no error, drop or change with it")
+        if drop not in (None, "before", "after", "during"):
+            raise ValueError(
+                f"drop={drop!r}: write 'before' or 'after' (the work), or 'during' (the response)"
+            )
+        if action is not None:
+            check_action(action, in_cluster=self.in_cluster)
         if drop is not None and error is not None:
             raise ValueError("a dropped connection carries no error: give either error or drop")
         if not 0 < probability <= 1:
             raise ValueError(f"probability={probability}: write a number above 0 and up to 1")
+        for name, number in (("partition", partition), ("version", version)):
+            if number is not None and number < 0:
+                raise ValueError(f"{name}={number} matches no request: it is negative")
         if (times is not None and times < 1) or after < 0:
             raise ValueError(
                 f"times={times}, after={after}: a rule hits once or more, after 0 or more matches"
@@ -207,13 +247,14 @@ class Faults:
 def milliseconds(text: str | float) -> int:
     """A duration: "500ms", "45s", "10m", "2h", or a number of seconds."""
     if isinstance(text, int | float):
-        if text < 0:
-            raise ValueError(f"{text} is no duration: it is negative")
+        if not 0 <= text <= DURATION_S_MAX:  # NaN is not within them either
+            reason = "it is negative" if text < 0 else f"write up to {DURATION_S_MAX:.0f} seconds"
+            raise ValueError(f"{text} is no duration: {reason}")
         return round(text * 1_000)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
+    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*", text)
     if found is None or found[2] not in _UNITS_MS:
         raise ValueError(f"{text!r} is no duration: write it like 500ms, 45s, 10m or 2h")
-    return round(float(found[1]) * _UNITS_MS[found[2]])
+    return milliseconds(float(found[1]) * _UNITS_MS[found[2]] / 1_000)
 
 
 def _api_named(name: str) -> ApiKey:

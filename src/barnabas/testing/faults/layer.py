@@ -7,6 +7,9 @@ unchanged. For one that is hit, the dispatcher gets an exchange of its own, whos
 **Errors for single partitions.** The selected partitions are taken out of the request, the broker handles the
 others, and the error responses are merged into its response.
 
+**Half a response.** The size in front of a response says more bytes than follow. The connection closes behind
+them.
+
 **Fetch sessions.** An incremental Fetch does not name its partitions. While a rule selects topics of Fetch,
 the layer ends the client's session (FETCH_SESSION_ID_NOT_FOUND) and opens none, as a broker without free
 slots does. Clients then name every partition in every Fetch.
@@ -18,7 +21,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.core.errors import FetchSessionIdNotFound, KafkaError
@@ -41,10 +44,11 @@ from barnabas.protocol.schema.headers import (
 from barnabas.protocol.schema.message import Message
 from barnabas.requests.default_error_response import refusal
 from barnabas.security.identity.principal import KafkaPrincipal
-from barnabas.testing.fault_rules import FaultRule, Faults
-from barnabas.testing.fault_selection import merge
-from barnabas.testing.inspection import CLIENT_ID
-from barnabas.testing.request_log import RequestLog
+from barnabas.testing.asking.inspection import CLIENT_ID
+from barnabas.testing.faults.actions import Actions, applies
+from barnabas.testing.faults.request_log import RequestLog
+from barnabas.testing.faults.rules import FaultRule, Faults
+from barnabas.testing.faults.selection import merge, places_in
 
 logger = logging.getLogger(__name__)
 
@@ -86,17 +90,24 @@ class FaultLayer:
     """Dispatch that applies the rules of a test, and remembers what clients asked."""
 
     def __init__(
-        self, faults: Faults, requests: RequestLog, dispatch: Dispatch, metadata: MetadataCache
+        self,
+        faults: Faults,
+        requests: RequestLog,
+        actions: Actions,
+        dispatch: Dispatch,
+        metadata: MetadataCache,
     ) -> None:
         self._faults = faults
         self._requests = requests
+        self._actions = actions
+        self._acting: set[asyncio.Task[None]] = set()
         self._dispatch = dispatch
         self._metadata = metadata
 
     def __call__(self, exchange: Exchange, frame: memoryview) -> None:
         if not _is_own(frame):
             self._requests.add(frame)
-            if self._faults:
+            if self._faults and not self._faults.are_suspended:
                 try:
                     asked = _decoded_request(frame)
                 except (MalformedMessage, ValueError):
@@ -111,6 +122,8 @@ class FaultLayer:
             if not rule.covers(asked.api_key, asked.version, asked.client_id):
                 continue
             if not rule.selection.names_group_of(asked.message):
+                continue
+            if not applies(rule.effect.action, asked.message):
                 continue
             if isinstance(asked.message, FetchRequest) and rule.selection.is_of_elements:
                 if asked.message.session_epoch > 0:
@@ -132,10 +145,25 @@ class FaultLayer:
     ) -> None:
         effect = rule.effect
         logger.info("%s hits %s v%d of %s", rule, asked.api_key.camel_name, asked.version, asked.client_id)
+        if effect.action is not None:
+            exchange.hold()
+            places = places_in(selected, self._name_of)
+            acting = asyncio.ensure_future(self._actions.carry_out(effect.action, asked.message, places))
+            self._acting.add(acting)
+            acting.add_done_callback(self._acting.discard)
+            acting.add_done_callback(lambda _: self._delay(rule, exchange, asked, selected, others))
+        else:
+            self._delay(rule, exchange, asked, selected, others)
+
+    def _delay(
+        self, rule: FaultRule, exchange: Exchange, asked: _Asked, selected: Message, others: Message | None
+    ) -> None:
+        effect = rule.effect
+        if exchange.connection.closed:
+            return
         if effect.drop == "before":
             exchange.close(f"{rule}")
-            return
-        if effect.delay_ms:
+        elif effect.delay_ms:
             exchange.hold()
             asyncio.get_running_loop().call_later(
                 effect.delay_ms / 1_000, self._proceed, rule, exchange, asked, selected, others
@@ -149,6 +177,18 @@ class FaultLayer:
         if exchange.connection.closed:
             return
         effect, refused = rule.effect, None
+        if effect.answer is not None:
+            try:
+                made = effect.answer(asked.message)
+                if made is not None:
+                    wanted = response_class(asked.api_key)
+                    if not isinstance(made, wanted):
+                        raise TypeError(f"answer returned {type(made).__name__}, not {wanted.__name__}")
+                    self._respond(rule, exchange, asked, made)
+                    return
+            except Exception as error:  # noqa: BLE001 - the client must not wait for a bug of the test
+                _end_for_bug(rule, exchange, error)
+                return
         if effect.error is not None:
             refused = asked._replace(message=selected).refused(effect.error(f"injected by {rule}"))
             if others is None:
@@ -170,11 +210,20 @@ class FaultLayer:
             exchange.close(f"{rule}")
         elif not parts:
             exchange.respond_nothing()
-        elif refused is None and not rule.effect.throttle_ms:
+        elif rule.effect.drop == "during":
+            exchange.respond_and_close([_Half(_joined(parts))], f"{rule}")
+        elif refused is None and not rule.effect.throttle_ms and rule.effect.change is None:
             exchange.respond(parts)
         else:
             answer = asked.decoded(parts)
-            self._respond(rule, exchange, asked, answer if refused is None else merge(answer, refused))
+            try:
+                if rule.effect.change is not None:
+                    rule.effect.change(asked.message, answer)
+                self._respond(rule, exchange, asked, answer if refused is None else merge(answer, refused))
+            except Exception as error:
+                if rule.effect.change is None:
+                    raise
+                _end_for_bug(rule, exchange, error)
 
     def _respond(self, rule: FaultRule, exchange: Exchange, asked: _Asked, answer: Message) -> None:
         throttle_ms = rule.effect.throttle_ms
@@ -186,6 +235,20 @@ class FaultLayer:
             exchange.close(f"{rule}: a producer with acks=0 learns of an error only so")
         else:
             exchange.respond(asked.encoded(answer))
+
+
+class _Half(bytes):
+    """The first half of a response, which has the length of the whole."""
+
+    def __new__(cls, whole: bytes) -> Self:
+        half = super().__new__(cls, whole[: len(whole) // 2])
+        half._claimed_bytes = len(whole)
+        return half
+
+    _claimed_bytes: int
+
+    def __len__(self) -> int:
+        return self._claimed_bytes
 
 
 class _HitConnection:
@@ -209,6 +272,14 @@ class _HitConnection:
     @session.setter
     def session(self, session: object) -> None:
         self._connection.session = session
+
+    @property
+    def software(self) -> tuple[str, str]:
+        return self._connection.software
+
+    @software.setter
+    def software(self, software: tuple[str, str]) -> None:
+        self._connection.software = software
 
     @property
     def principal(self) -> KafkaPrincipal:
@@ -244,6 +315,12 @@ class _HitConnection:
 
     def refuse(self, reason: str) -> None:
         self._outer.close(reason)
+
+
+def _end_for_bug(rule: FaultRule, exchange: Exchange, error: Exception) -> None:
+    """Close the connection because a function of the test failed, or made a response without bytes."""
+    logger.warning("%s: the function of the test failed", rule, exc_info=error)
+    exchange.close(f"{rule}: the function of the test failed")
 
 
 def _is_own(frame: memoryview) -> bool:

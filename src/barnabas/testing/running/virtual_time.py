@@ -1,9 +1,9 @@
-"""Time of a test's broker that a test moves forward.
+"""Time of a test's brokers that a test moves forward.
 
     with run_broker(time="virtual") as broker:
         broker.time.advance("45s")      # sessions expire, transactions time out, retention deletes
 
-Time passes as usual and jumps in addition, so clients that poll and wait notice nothing. The broker's timers
+Time passes as usual and jumps in addition, so clients that poll and wait notice nothing. The brokers' timers
 within a jump run in their order, each at its own moment: `advance` goes from timer to timer. Clients have
 their own clocks, and a member cannot send heartbeats during a jump: a jump beyond its session timeout expires
 it.
@@ -13,20 +13,27 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any, Final
 
 from barnabas.core.clock import SystemClock
 from barnabas.node.background_threads import ThreadBackground
-from barnabas.testing.fault_rules import milliseconds
+from barnabas.testing.faults.rules import milliseconds
+
+__all__ = ["VirtualTime"]
 
 _TURNS_PER_TIMER: Final = 3
 """A callback plans another one, and that one a task: they run before time goes on."""
-_LOOKS_MAX: Final = 500
+_LOOKS_MAX: Final = 550
+_QUICK_LOOKS: Final = 50
+"""Most of what a timer begins takes less than the shortest sleep."""
 _MOMENTS_MAX: Final = 1_000
 """From here on, moments that have passed make room for new ones."""
 _LOOK_S: Final = 0.002
+_JUMP_S_MAX: Final = 60.0
+"""A loop that does not answer for so long is stuck, and the test learns of it."""
 
 
 class VirtualClock:
@@ -50,6 +57,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.clock = clock
         self.background: ThreadBackground | None = None
         """Threads of the broker, once it has them."""
+        self.is_held = False
+        """Whether the loop stands still, as that of a paused broker does."""
         self._moments: list[float] = []
         """When timers are due, cancelled ones included."""
         super().__init__()
@@ -70,16 +79,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.background = ThreadBackground(loop, count)
         return self.background
 
-    async def jump(self, by_ms: float) -> None:
-        """Let this much time pass, from timer to timer."""
-        target_ms = self.clock.monotonic_ms() + by_ms
+    def next_moment_ms(self) -> float:
+        """When the next timer is due, or was. Other threads may ask: it is one look at a list."""
+        try:
+            return self._moments[0] * 1_000
+        except IndexError:
+            return math.inf
+
+    async def settle(self) -> None:
+        """Run what is due, and what follows from it."""
+        for _ in range(_TURNS_PER_TIMER):
+            await asyncio.sleep(0)
+        await self._until_threads_are_idle()
+        self._forget_past()
+
+    async def jump(self, target_ms: float) -> None:
+        """Let time pass for this loop alone, from timer to timer."""
         while (now_ms := self.clock.monotonic_ms()) < target_ms:
             self._forget_past()
-            next_ms = self._moments[0] * 1_000 if self._moments else target_ms
-            self.clock.jumped_ms += max(0.0, min(next_ms, target_ms) - now_ms)
-            for _ in range(_TURNS_PER_TIMER):
-                await asyncio.sleep(0)
-            await self._until_threads_are_idle()
+            self.clock.jumped_ms += max(0.0, min(self.next_moment_ms(), target_ms) - now_ms)
+            await self.settle()
 
     def _forget_past(self) -> None:
         now_s = self.time()
@@ -89,18 +108,42 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     async def _until_threads_are_idle(self) -> None:
         """Let threads finish what a timer began, such as a sync: they know no virtual time. A stalled disk
         does not stop time."""
-        for _ in range(_LOOKS_MAX):
+        for look in range(_LOOKS_MAX):
             if self.background is None or self.background.is_idle:
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(0 if look < _QUICK_LOOKS else _LOOK_S)
 
 
 class VirtualTime:
-    """Handle of a test on the time of its broker."""
+    """Handle of a test on the time of its brokers, which have one clock and a loop each."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
+    def __init__(self, clock: VirtualClock, loops: Callable[[], Iterable[VirtualLoop]]) -> None:
+        self._clock = clock
+        self._loops = loops
+
+    def now_ms(self) -> int:
+        """The brokers' time, in milliseconds since 1970."""
+        return self._clock.now_ms()
 
     def advance(self, by: str | float) -> None:
         """Let time pass: "45s", "10m", "2h" or a number of seconds. Returns when all that was due is done."""
-        asyncio.run_coroutine_threadsafe(self._loop.jump(milliseconds(by)), self._loop).result()
+        target_ms = self._clock.monotonic_ms() + milliseconds(by)
+        running = self._running()
+        if len(running) == 1:  # without a turn of another thread for each timer
+            asyncio.run_coroutine_threadsafe(running[0].jump(target_ms), running[0]).result()
+            return
+        self._settle(running)  # what is due already, and forgotten moments
+        while (now_ms := self._clock.monotonic_ms()) < target_ms:
+            running = self._running()
+            next_ms = min([target_ms, *(each.next_moment_ms() for each in running)])
+            self._clock.jumped_ms += max(0.0, next_ms - now_ms)
+            now_ms = self._clock.monotonic_ms()
+            self._settle([each for each in running if each.next_moment_ms() <= now_ms])
+        self._settle(self._running())
+
+    def _running(self) -> list[VirtualLoop]:
+        return [each for each in self._loops() if not each.is_held]
+
+    def _settle(self, loops: Iterable[VirtualLoop]) -> None:
+        for settled in [asyncio.run_coroutine_threadsafe(each.settle(), each) for each in loops]:
+            settled.result(_JUMP_S_MAX)

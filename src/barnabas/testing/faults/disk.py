@@ -4,7 +4,8 @@
     broker.disk.stall()                            # writes and syncs wait
     broker.disk.heal()
 
-Everything else is real: the files are those of the operating system.
+Everything else is real: the files are those of the operating system. Data in a temporary directory is not
+synced. No power cut happens to it, and a sync of each write is most of the time that a small test takes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ _STALL_S_MAX: Final = 60.0
 class Disk(RealFiles):
     """Files of a test's broker. Faults apply to writes and syncs of paths that contain `under`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_lasting: bool = True) -> None:
+        self._is_lasting = is_lasting
         self._flowing = threading.Event()
         self._flowing.set()
         self._errno = 0
         self._under = ""
+        self._is_dead = False
         self.refused = 0
         """Writes and syncs that failed."""
 
@@ -47,15 +50,26 @@ class Disk(RealFiles):
         self._errno = 0
         self._flowing.set()
 
+    def die(self) -> None:
+        """Change no file any more: the process that wrote them is gone. Nothing heals this."""
+        self._is_dead = True
+        self._flowing.set()
+
     def check(self, path: str) -> None:
         """Wait or raise OSError, as the fault says."""
+        self._check_life(path)
         if self._under not in path:
             return
         if not self._flowing.is_set():
             self._flowing.wait(_STALL_S_MAX)
+            self._check_life(path)
         if self._errno:
             self.refused += 1
             raise OSError(self._errno, os.strerror(self._errno), path)
+
+    def _check_life(self, path: str) -> None:
+        if self._is_dead:
+            raise OSError(errno.EIO, "the broker was killed", path)
 
     def open(self, path: str, *, create: bool = False) -> DataFile:
         if create:
@@ -68,11 +82,41 @@ class Disk(RealFiles):
 
     def replace(self, path: str, content: bytes) -> None:
         self.check(path)
-        super().replace(path, content)
+        if self._is_lasting:
+            super().replace(path, content)
+        else:
+            super().write(f"{path}.tmp", content)
+            super().rename(f"{path}.tmp", path)
 
     def sync(self, path: str) -> None:
         self.check(path)
-        super().sync(path)
+        if self._is_lasting:
+            super().sync(path)
+
+    def sync_directory(self, directory: str) -> None:
+        if self._is_lasting:
+            super().sync_directory(directory)
+
+    def sync_file(self, file: DataFile, path: str) -> None:
+        self.check(path)
+        if self._is_lasting:
+            file.sync()
+
+    def rename(self, old: str, new: str) -> None:
+        self._check_life(old)
+        super().rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        self._check_life(path)
+        super().unlink(path)
+
+    def make_directory(self, path: str) -> bool:
+        self._check_life(path)
+        return super().make_directory(path)
+
+    def remove_tree(self, path: str) -> None:
+        self._check_life(path)
+        super().remove_tree(path)
 
 
 class _FaultyFile:
@@ -95,5 +139,4 @@ class _FaultyFile:
         self._file.truncate(size_bytes)
 
     def sync(self) -> None:
-        self._disk.check(self._path)
-        self._file.sync()
+        self._disk.sync_file(self._file, self._path)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, Final, NamedTuple
 
-from barnabas.core.ids import Uuid
+from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.schema.message import Message
 
 NameOf = Callable[[Uuid], str | None]
@@ -76,6 +76,19 @@ class Selection(NamedTuple):
             _with(topic, array, inside) if inside else None,
             _with(topic, array, outside) if outside else None,
         )
+
+
+def places_in(request: Message, name_of: NameOf) -> list[TopicPartition]:
+    """Partitions that a request names, in its order."""
+    array = _topics_of(request)
+    found: list[TopicPartition] = []
+    for topic in getattr(request, array) if array is not None else ():
+        name, partitions = topic_name(topic, name_of), _partitions_of(topic)
+        for each in getattr(topic, partitions) if partitions is not None else ():
+            number = partition_number(each)
+            if name is not None and number is not None:
+                found.append(TopicPartition(name, number))
+    return found
 
 
 def groups_of(request: Message) -> set[str]:

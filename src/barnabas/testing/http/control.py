@@ -23,10 +23,10 @@ from barnabas.core.errors import KafkaError
 from barnabas.network.http.messages import HttpResponse, RequestRefused, refusal
 from barnabas.network.http.server import HttpRequest
 from barnabas.node.broker import Broker
-from barnabas.testing import inspection
-from barnabas.testing.fault_rules import HIT_TIMEOUT_S, FaultRule, milliseconds
-from barnabas.testing.kit import Kit
-from barnabas.testing.virtual_time import VirtualLoop
+from barnabas.testing.asking import inspection, interventions
+from barnabas.testing.faults.rules import HIT_TIMEOUT_S, FaultRule
+from barnabas.testing.running.kit import Kit
+from barnabas.testing.running.virtual_time import VirtualLoop, VirtualTime
 
 JSON: Final = (b"content-type", b"application/json")
 BODY_FIELDS_MAX: Final = 32
@@ -50,6 +50,7 @@ class ControlEndpoint:
         """The broker's loop; this endpoint may be served by another one."""
         self._rules: dict[int, FaultRule] = {}
         """Rules by the number under which clients know them."""
+        kit.actions.client = self._client
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         try:
@@ -87,6 +88,9 @@ class ControlEndpoint:
         return [_shown(number, rule) for number, rule in self._rules.items()]
 
     async def add_fault(self, asked: Asked) -> Any:
+        in_python_alone = {"answer", "change"} & set(asked.body)
+        if in_python_alone:
+            raise ValueError(f"{', '.join(sorted(in_python_alone))} takes a function, in Python alone")
         rule = self._kit.faults.add(**asked.body)
         number = max(self._rules, default=0) + 1
         self._rules[number] = rule
@@ -117,6 +121,18 @@ class ControlEndpoint:
             raise RequestRefused(HTTPStatus.NOT_FOUND, f"there is no fault {number}")
         return number, rule
 
+    async def rebalance(self, asked: Asked) -> None:
+        async with self._client() as cluster:
+            await interventions.rebalance(cluster, asked.path["group"])
+
+    async def fence_members(self, asked: Asked) -> Any:
+        async with self._client() as cluster:
+            return {"removed": await interventions.remove_members(cluster, asked.path["group"])}
+
+    async def fence_producer(self, asked: Asked) -> None:
+        async with self._client() as cluster:
+            await interventions.fence_producer(cluster, asked.path["id"])
+
     # --- disk and time ---
 
     async def set_disk(self, asked: Asked) -> None:
@@ -132,8 +148,8 @@ class ControlEndpoint:
                 raise ValueError(f"state {other!r}: write healthy, stalled, or an error such as ENOSPC")
 
     async def advance_time(self, asked: Asked) -> Any:
-        by_ms = milliseconds(asked.body.get("advance", ""))
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._loop.jump(by_ms), self._loop))
+        time = VirtualTime(self._loop.clock, lambda: [self._loop])
+        await asyncio.to_thread(time.advance, asked.body.get("advance", ""))
         return {"now_ms": self._loop.clock.now_ms()}
 
     # --- looking into the broker ---
@@ -149,6 +165,9 @@ class ControlEndpoint:
             }
             for each in seen
         ]
+
+    async def show_log(self, _: Asked) -> Any:
+        return self._kit.log.lines()
 
     async def create_topic(self, asked: Asked) -> Any:
         configs = {str(key): str(value) for key, value in dict(asked.body.get("configs", {})).items()}
@@ -227,10 +246,14 @@ ROUTES: Final = (
     Route("PUT", "/disk", _Endpoint.set_disk, "Set state (healthy, stalled, ENOSPC, …) and under (a path)."),
     Route("POST", "/time", _Endpoint.advance_time, "Let time pass: advance, such as 45s."),
     Route("GET", "/requests", _Endpoint.list_requests, "Last requests (query: api, client_id)."),
+    Route("GET", "/log", _Endpoint.show_log, "Last lines of the broker's log."),
     Route("PUT", "/topics/{topic}", _Endpoint.create_topic, "Create a topic: partitions, configs."),
     Route("GET", "/topics/{topic}/records", _Endpoint.list_records, "All records (query: committed=true)."),
     Route("GET", "/groups/{group}/offsets", _Endpoint.list_offsets, "Committed offsets of a group."),
     Route("POST", "/groups/{group}/wait", _Endpoint.await_group, "Wait (query: state, members, timeout_s)."),
+    Route("POST", "/groups/{group}/rebalance", _Endpoint.rebalance, "Begin a rebalance."),
+    Route("DELETE", "/groups/{group}/members", _Endpoint.fence_members, "Remove all members of a group."),
+    Route("POST", "/producers/{id}/fence", _Endpoint.fence_producer, "Fence a transactional id."),
 )
 
 

@@ -1,0 +1,1 @@
+"""Commands for tests: record and replay the traffic of clients."""

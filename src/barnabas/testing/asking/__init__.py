@@ -1,0 +1,1 @@
+"""Questions and interventions of a test, through Kafka's protocol."""

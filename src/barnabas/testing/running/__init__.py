@@ -1,0 +1,1 @@
+"""Threads, loops, clocks and connections of brokers that run inside a test."""

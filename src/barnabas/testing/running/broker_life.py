@@ -1,0 +1,119 @@
+"""Lives of one broker of a test: it keeps its port, its data, its fault rules and its log over restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.node.broker import Broker
+from barnabas.node.membership.coordination_store import OpenCoordination
+from barnabas.testing.running.broker_thread import BrokerThread
+from barnabas.testing.running.kit import Kit
+from barnabas.testing.running.wires import Wires
+
+LISTENERS: Final = "listeners"
+
+
+class Surroundings(NamedTuple):
+    """What a life needs beside its settings; the wires are its own."""
+
+    make_wires: Callable[[], Wires]
+    make_loop: Callable[[Wires], asyncio.AbstractEventLoop]
+    opener: Callable[[Wires], OpenCoordination | None] = lambda _: None
+
+
+class BrokerLife:
+    def __init__(self, name: str, settings: Mapping[str, str], kit: Kit, around: Surroundings) -> None:
+        self.kit = kit
+        self.name = name
+        self._settings = dict(settings)
+        self._around = around
+        self._thread: BrokerThread | None = None
+        self._last: BrokerThread | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self._thread is not None and self._thread.is_paused
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has started and is not paused."""
+        thread = self._thread
+        return thread is not None and thread.is_started and not thread.is_paused
+
+    @property
+    def thread(self) -> BrokerThread:
+        """The present thread. RuntimeError while there is none."""
+        if self._thread is None:
+            raise RuntimeError(f"{self.name} does not run now; restart it first")
+        return self._thread
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, or the last one while none runs."""
+        last = self._thread or self._last
+        assert last is not None
+        return last.broker
+
+    @property
+    def wires(self) -> Wires:
+        return self.thread.wires
+
+    def launch(self) -> None:
+        """Begin to start; `wait_started` waits."""
+        if self._thread is not None:
+            raise RuntimeError(f"{self.name} runs already")
+        self._join_last()
+        wires = self._around.make_wires()
+        self.kit.begin_life()
+        self._thread = BrokerThread(
+            BrokerConfig.load(self._settings),
+            self.kit,
+            wires=wires,
+            make_loop=lambda: self._around.make_loop(wires),
+            open_store=self._around.opener(wires),
+            name=f"barnabas-{self.name}",
+        )
+        self._thread.start()
+
+    def wait_started(self) -> None:
+        """Raises the error of a start that failed."""
+        try:
+            self.thread.wait_started()
+        except BaseException:
+            self._thread = None
+            raise
+        # The next life listens on the same port: clients know it.
+        self._settings[LISTENERS] = ",".join(map(str, self.thread.broker.bound_listeners))
+
+    def start(self) -> None:
+        self.launch()
+        self.wait_started()
+
+    def stop(self) -> None:
+        """Shut down; one that was killed has released everything when this returns."""
+        thread = self._take()
+        if thread is not None:
+            thread.stop()
+        self._join_last()
+
+    def kill(self, then: Callable[[], None] = lambda: None) -> None:
+        """End without a farewell. `then` runs when the broker can do nothing more."""
+        thread = self._take()
+        if thread is not None:
+            thread.kill(then)
+
+    def _join_last(self) -> None:
+        if self._last is not None:
+            self._last.join()
+
+    def _take(self) -> BrokerThread | None:
+        thread, self._thread = self._thread, None
+        self._last = thread or self._last
+        return thread

@@ -1,0 +1,95 @@
+"""Connections of a test's broker: all of them end at once, and those to chosen brokers can be forbidden.
+
+A broker that is killed takes its connections with it. A cut between two brokers closes the connections
+between them and refuses new ones, as a firewall that rejects does. Both sides learn of it at once, and no
+test waits for a timeout of TCP. Clients reach both brokers all the while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import weakref
+from contextlib import suppress
+from typing import Any
+
+from barnabas.network.transport.sockets import SYSTEM_SOCKETS, Sockets
+from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop
+
+
+class Wires:
+    """Connections of one broker, from its start to its end."""
+
+    def __init__(self, *, busy_poll_ms: float = SYSTEM_SOCKETS.busy_poll_ms) -> None:
+        self.sockets: Sockets = SYSTEM_SOCKETS._replace(open=self._open, busy_poll_ms=busy_poll_ms)
+        self._served: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        """Sockets that listen, and connections of clients and other brokers."""
+        self._opened: dict[asyncio.Transport, tuple[asyncio.AbstractEventLoop, int]] = {}
+        """Connections to other brokers, with their loop and the port."""
+        self._forbidden: frozenset[int] = frozenset()
+        self.is_dead = False
+
+    def _open(self, family: socket.AddressFamily, kind: socket.SocketKind) -> socket.socket:
+        opened = _ListeningSocket(family, kind)
+        opened.wires = self
+        self._served.add(opened)
+        return opened
+
+    def accepted(self, sock: socket.socket) -> None:
+        self._served.add(sock)
+
+    def check(self, port: int) -> None:
+        """Raise OSError unless a connection to this port may be opened."""
+        if self.is_dead or port in self._forbidden:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    def opened(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        self._opened = {each: seen for each, seen in self._opened.items() if not each.is_closing()}
+        self._opened[transport] = loop, port
+        if self.is_dead or port in self._forbidden:  # while it was being opened
+            transport.abort()
+
+    def forbid(self, ports: frozenset[int]) -> None:
+        """Close the connections to these ports, and refuse new ones; any thread may call it."""
+        self._forbidden = ports
+        for transport, (loop, port) in tuple(self._opened.items()):
+            if port in ports:
+                with suppress(RuntimeError):  # the loop has ended, and its connections with it
+                    loop.call_soon_threadsafe(transport.abort)
+
+    def die(self) -> None:
+        """End every connection, whatever the broker's loop does at the moment; any thread may call it."""
+        self.is_dead = True
+        ended: list[socket.socket] = list(self._served)
+        ended += [each.get_extra_info("socket")._sock for each in tuple(self._opened)]
+        for each in ended:
+            with suppress(OSError):  # it has ended by itself
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class _ListeningSocket(socket.socket):
+    __slots__ = ("wires",)
+    wires: Wires
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, address = super().accept()
+        self.wires.accepted(accepted)
+        return accepted, address
+
+
+class WiredLoop(VirtualLoop):
+    """Loop of a broker in a cluster: it opens connections through the wires."""
+
+    def __init__(self, clock: VirtualClock, wires: Wires) -> None:
+        self._wires = wires
+        super().__init__(clock)
+
+    async def create_connection(  # type: ignore[override]  # brokers use these arguments alone
+        self, protocol_factory: Any, host: str, port: int, **more: Any
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        self._wires.check(port)
+        transport, protocol = await super().create_connection(protocol_factory, host, port, **more)
+        self._wires.opened(transport, self, port)
+        return transport, protocol
