@@ -58,6 +58,12 @@ PLUGINS: dict[tuple[str, str], Any] = {
         "type": "jdbc", "url": "postgresql://localhost:5432/shop", "user": "shop",
         "password": "${env:SHOP_PASSWORD}", "table": "clicks", "key": ["user"],
     },
+    ("sink", "table"): {"type": "table", "path": "lake/clicks", "partition_by": ["page"]},
+    ("sink", "http"): {
+        "type": "http", "url": "https://shop.example/orders", "token": "${env:SHOP_TOKEN}",
+        "batch_records": 100,
+    },
+    ("sink", "mirror"): {"type": "mirror", "prefix": "east.", "groups": "shop-.*"},
     ("sink", "console"): {"type": "console", "rows": 5},
 }  # fmt: skip
 
@@ -85,7 +91,16 @@ BY_NAME: dict[str, Any] = {
     "descriptor_file": "click.desc",
     "message": "shop.Click",
     "path": "lake/clicks",
+    "catalog": {"type": "rest", "uri": "https://catalog.example.org", "token": "${env:CATALOG_TOKEN}"},
+    "target_file_size": "256 MB",
+    "storage": {"AWS_REGION": "eu-central-1"},
     "url": "postgresql://localhost:5432/shop",
+    "token": "${env:SHOP_TOKEN}",
+    "ca_file": "/etc/pipelines/ca.pem",
+    "idempotency_header": "X-Request-Id",
+    "prefix": "east.",
+    "groups": "shop-.*",
+    "redirect_hosts": ["eu.shop.example"],
     "user": "shop",
     "password": "${env:SHOP_PASSWORD}",
     "table": "orders",
@@ -130,6 +145,11 @@ BY_NAME: dict[str, Any] = {
 EXACTLY: dict[tuple[str, str], Any] = {
     ("sql", "query"): "SELECT * FROM input WHERE ms > 1",
     ("RegexRouter", "replacement"): "clean-$1",
+    ("table", "table"): "shop.clicks",
+    ("table", "keep"): "2 days",
+    ("http", "url"): "https://shop.example/customers/{key}",
+    ("http", "headers"): {"X-Shop": "eu"},
+    ("http", "timeout"): "10 seconds",
     ("", "trigger"): "10 seconds",
 }
 """By the plugin's and the option's name, where the name alone is not enough."""

@@ -85,7 +85,8 @@ def run_postgres() -> Iterator[Postgres]:
             shutil.chown(scratch, user)
         data = Path(scratch) / "data"
         subprocess.run(
-            [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "--no-sync", "--locale=C"],
+            [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "--no-sync", "--locale=C",
+             "--encoding=UTF8"],
             check=True, capture_output=True, user=user, cwd=scratch,
         )  # fmt: skip
         port = free_port()

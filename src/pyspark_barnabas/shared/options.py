@@ -59,6 +59,8 @@ WRITE_OPTIONS: Final = (
     "transactionalIdPrefix",
     "pipelineId",
     "markerTopic",
+    "offsetSyncPrefix",
+    "offsetSyncTopic",
     "transactionTimeoutMs",
 )
 OTHER_OPTIONS: Final = ("engine", "path", "manifest", "checkpointLocation", "queryName", "queryId", "batchId")

@@ -51,11 +51,13 @@ from barnabas.client.core.transaction_steps import Transaction
 from barnabas.core.errors import InvalidTransactionTimeout, OutOfOrderSequenceNumber, UnsupportedVersion
 from barnabas.core.ids import TopicPartition
 from barnabas.pipelines.state.durable_files import sync_plan
+from barnabas.pipelines.state.offset_syncs import Sync
 from pyspark_barnabas.produce.lanes import Written
 from pyspark_barnabas.produce.rows import RowWriter
 from pyspark_barnabas.shared import options as parse
 from pyspark_barnabas.shared.cluster import Cluster
 from pyspark_barnabas.shared.options import OptionError, Options
+from pyspark_barnabas.writers import offset_syncs
 from pyspark_barnabas.writers.attempts import copy_attempts, markers
 from pyspark_barnabas.writers.attempts.attempt import Attempt
 from pyspark_barnabas.writers.batch_names import BATCH_ID, QUERY_ID, batch_marker, last_committed_batch
@@ -102,6 +104,8 @@ class _Sink:
         self._given_timeout_ms = options.number(TIMEOUT) or options.number("transactionTimeoutMs")
         self._timeout_ms = self._given_timeout_ms or TRANSACTION_TIMEOUT_MS
         self._marker_topic = options.get("markerTopic")
+        self._sync_topic = options.get("offsetSyncTopic")
+        self._sync_prefix = options.get("offsetSyncPrefix") or ""
         self._checkpoint = options.get("checkpointLocation")
         self._given_query_id = options.get("queryId")
         self._given_batch_id = options.number("batchId", least=0)
@@ -210,6 +214,9 @@ class _Sink:
             transaction = self._settled(cluster, mine)
             try:
                 marker = batch_marker(query_id, batch_id)
+                if self._sync_topic is not None and transaction is mine[0].transaction:
+                    syncs = self._syncs(mine, batch_id)
+                    offset_syncs.keep(cluster, transaction, self._sync_topic, self._group, batch_id, syncs)
                 if self._marker_topic is not None:
                     markers.keep(cluster, transaction, self._marker_topic, self._group, marker)
                 self._commit_offsets(cluster, transaction, offsets, marker)
@@ -248,6 +255,16 @@ class _Sink:
                 with Cluster(self._config) as cluster:
                     cluster.run(transactions.give_up(cluster.state, part.transaction))
                 return
+
+    def _syncs(self, parts: Sequence[TransactionPart], batch_id: int) -> dict[TopicPartition, Sync]:
+        written = {
+            topic_partition: stretches
+            for part in parts
+            if part.direct is not None
+            for topic_partition, stretches in part.direct.stretches.items()
+        }
+        begins = self._source_offsets(batch_id - 1) if batch_id else {}
+        return offset_syncs.syncs_of(written, begins, self._source_offsets(batch_id), self._sync_prefix)
 
     def _source_offsets(self, batch_id: int) -> dict[TopicPartition, int]:
         if self._checkpoint is None:

@@ -16,8 +16,8 @@ from barnabas.client.admin.groups import Groups
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
+from barnabas.network.http.asgi import answer_by
 from barnabas.network.http.server import HttpServer, bind_http
-from barnabas.pipelines.service.http.asgi import answer_by
 from barnabas.pipelines.service.http.rest import Rest
 from barnabas.pipelines.service.http.rest_settings import rest_security
 from barnabas.pipelines.service.http.server import LoopTimers

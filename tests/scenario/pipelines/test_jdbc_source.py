@@ -12,8 +12,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from pyspark.sql.types import StructType
 
-from barnabas.pipelines.spark.context.postgres import Database
 from barnabas.pipelines.spark.context.run_context import PipelineFailed
+from barnabas.pipelines.spark.databases.postgres import Postgres as PostgresDatabase
 from barnabas.pipelines.spark.sources.jdbc import _columns, _fetch, _Range, _Table
 from tests.support.postgres import Postgres, run_postgres
 
@@ -48,7 +48,7 @@ def struct(columns: list[Any]) -> StructType:
 def read(
     postgres: Postgres, table: str, *, is_lenient: bool = False
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    bare = _Table(Database("127.0.0.1", postgres.port, "postgres", "postgres"), table, "id", 100)
+    bare = _Table(PostgresDatabase("127.0.0.1", postgres.port, "postgres", "postgres"), table, "id", 100)
     columns = _columns(bare)
     whole = replace(
         bare,

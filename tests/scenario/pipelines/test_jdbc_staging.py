@@ -15,8 +15,9 @@ pytest.importorskip("pg8000", reason="pg8000 is not installed")
 
 import pg8000.dbapi
 
-from barnabas.pipelines.spark.context.postgres import Database, quote_name
 from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed
+from barnabas.pipelines.spark.databases.database import ColumnType, Database
+from barnabas.pipelines.spark.databases.postgres import Postgres as PostgresDatabase
 from barnabas.pipelines.spark.sinks.jdbc import Staged, _stage, _staging_of, _Target
 from barnabas.pipelines.spec.model import Part
 from tests.support.postgres import Postgres, run_postgres
@@ -31,12 +32,13 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def database(postgres: Postgres) -> Database:
-    return Database("127.0.0.1", postgres.port, "postgres", "postgres")
+    return PostgresDatabase("127.0.0.1", postgres.port, "postgres", "postgres")
 
 
 def target(database: Database, names: list[str], kinds: list[str], **options: Any) -> _Target:
     part = Part("jdbc", {"mode": "insert", "create": True, **options})
-    made = _Target(database, part, "pipeline", names, kinds)
+    types = [ColumnType(kind, is_moment=kind == "timestamptz") for kind in kinds]
+    made = _Target(database, part, "pipeline", names, types)
     made.prepare()
     return made
 
@@ -45,9 +47,9 @@ def staged(
     database: Database, made: _Target, run: str, rows: list[tuple[Any, ...]]
 ) -> tuple[str, list[Staged]]:
     """A staging table as a batch has it, and the report of the one task that filled it."""
-    table = quote_name(f"{_staging_of('query')}{run}")
+    table = database.quote_name(f"{_staging_of('query')}{run}")
     made._create_staging(table)
-    report = _stage(database, table, made._names, made._kinds, [(None, *row) for row in rows])  # type: ignore[misc]
+    report = _stage(database, table, made._names, made._kinds, [(None, 0, *row) for row in rows])  # type: ignore[misc]
     return table, [report]
 
 
@@ -93,7 +95,7 @@ def test_only_rows_of_attempts_that_spark_took_count(database: Database, postgre
     made = target(database, ["id"], ["bigint"], table="attempts")
     table, reports = staged(database, made, "run", [(1,)])
     with database.transaction() as cursor:
-        cursor.execute(f"INSERT INTO {table} VALUES (7, 0, NULL, 1)")  # a speculative one that came late
+        cursor.execute(f"INSERT INTO {table} VALUES (7, 0, NULL, 0, 1)")  # a speculative one that came late
     made._commit("query", 1, table, reports)
     assert postgres.query("SELECT id FROM attempts") == [(1,)]
 

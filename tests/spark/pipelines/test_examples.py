@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.spark.pipelines.conftest import RunSpec
+from tests.support.mariadb import run_mariadb
 from tests.support.postgres import Postgres, run_postgres
+from tests.support.receiver import Answer, run_receiver
+from tests.support.table_reading import read_rows
 from tests.support.topics import consume, produce
 
 if TYPE_CHECKING:
@@ -82,6 +88,58 @@ def test_orders_and_customers_go_to_and_from_postgres(
     assert (customer.key, customer.json) == (b"7", {"id": 7, "name": "ada", "origin": "shop"})
 
 
+def test_customers_and_products_go_to_and_from_mysql(
+    run_spec: RunSpec, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_mariadb() as mariadb:
+        monkeypatch.setenv("SHOP_MYSQL_URL", mariadb.url)
+        monkeypatch.setenv("SHOP_PASSWORD", "")
+        mariadb.query("CREATE TABLE customers (id bigint PRIMARY KEY, name varchar(50))")
+        mariadb.query("INSERT INTO customers VALUES (1, 'ada'), (2, 'bob')")
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce("crm-customers", b'{"name": "cyd", "city": "Brno"}', key=b'{"id": 2}')
+        producer.produce("crm-customers", None, key=b'{"id": 1}')
+        assert producer.flush(30.0) == 0
+        run_spec(example("customers_to_mysql.yaml"))
+        assert mariadb.query("SELECT id, name, city FROM customers") == [(2, "cyd", "Brno")]
+        mariadb.query("CREATE TABLE products (id bigint, name text, price decimal(8, 2))")
+        mariadb.query("INSERT INTO products VALUES (1, 'tea', 2.50), (2, 'secret', NULL)")
+        run_spec(example("products_from_mysql.yaml"))
+    (product,) = consume(bootstrap, "products")
+    assert (product.key, product.json) == (b"1", {"id": 1, "name": "tea", "price": 2.5})
+
+
+def test_the_last_readings_are_in_a_file(
+    run_spec: RunSpec, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "readings.db"
+    monkeypatch.setenv("READINGS_FILE", str(place))
+    at = "2024-05-01T10:00:00Z"
+    readings = [("a", 20.5), ("b", 3.0), ("a", 21.25)]
+    produce(bootstrap, "readings", [{"sensor": name, "celsius": value, "at": at} for name, value in readings])
+    run_spec(example("readings_to_sqlite.yaml"))
+    with closing(sqlite3.connect(place)) as connection:
+        found = connection.execute("SELECT sensor, celsius, at FROM readings ORDER BY sensor").fetchall()
+    moment = "2024-05-01 10:00:00.000000"
+    assert found == [("a", 21.25, moment), ("b", 3.0, moment)]
+
+
+def test_paid_orders_reach_a_web_service(
+    run_spec: RunSpec, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_receiver() as service:
+        monkeypatch.setenv("HOOK_URL", service.url)
+        monkeypatch.setenv("HOOK_TOKEN", "hunter2")
+        service.answer = lambda request: Answer(422, b"no id") if b'"id":10002' in request.body else Answer()
+        statuses = [(10_001, "paid"), (10_002, "paid"), (10_003, "new"), (10_004, "paid")]
+        produce(bootstrap, "orders", [{"id": at, "status": status, "cents": 5} for at, status in statuses])
+        run_spec(example("orders_to_webhook.yaml"))
+        sent = [order["id"] for each in service.taken for order in json.loads(each.body)]
+    assert sorted(each for each in sent if each > 10_000) == [10_001, 10_004]
+    (letter,) = consume(bootstrap, "orders-refused")
+    assert letter.json["id"] == 10_002
+
+
 def test_orders_are_enriched_in_python(bootstrap: str, spark: SparkSession, tmp_path: Path) -> None:
     place = importlib.util.spec_from_file_location("enrich_orders", EXAMPLES / "enrich_orders.py")
     assert place is not None
@@ -99,4 +157,35 @@ def test_orders_are_enriched_in_python(bootstrap: str, spark: SparkSession, tmp_
     found = [json.loads(each.value or b"") for each in consume(bootstrap, "large-orders")]
     assert [row for row in found if row["id"] in (2, 3)] == [
         {"id": 2, "customer": "ada", "segment": "gold", "amount": 50.0}
+    ]
+
+
+def test_orders_and_customers_become_tables(
+    run_spec: RunSpec, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE", str(tmp_path))
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    order = {"id": 1, "status": "new", "cents": 1250, "at": "2024-05-01T10:00:00Z"}
+    paid = {**order, "status": "paid", "at": "2024-05-02T08:00:00Z"}
+    produce(bootstrap, "order-events", [order, paid, b"{broken"])
+    run_spec(example("orders_to_delta.yaml"))
+    found = sorted(
+        (row["_offset"], row["status"], row["cents"], str(row["day"]), str(row["at"]))
+        for row in read_rows("delta", tmp_path / "orders")
+    )
+    assert found == [
+        (0, "new", 1250, "2024-05-01", "2024-05-01 10:00:00+00:00"),
+        (1, "paid", 1250, "2024-05-02", "2024-05-02 08:00:00+00:00"),
+    ]
+    assert [each.value for each in consume(bootstrap, "order-events-dead")] == [b"{broken"]
+    for key, value in (
+        (b"1", {"id": 1, "name": "ada", "city": "Brno"}), (b"2", {"id": 2, "name": "bob", "city": "Prague"}),
+        (b"1", {"id": 1, "name": "ada", "city": "Prague"}), (b"2", None), (b"3", {"id": 3, "name": "cyd"}),
+    ):  # fmt: skip
+        produce(bootstrap, "customer-changes", [value], key=key)
+    run_spec(example("customers_to_iceberg.yaml"))
+    customers = sorted(read_rows("iceberg", tmp_path / "customers"), key=lambda row: row["id"])
+    assert customers == [
+        {"id": 1, "name": "ada", "city": "Prague"},
+        {"id": 3, "name": "cyd", "city": None},
     ]

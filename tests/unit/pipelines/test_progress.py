@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from barnabas.pipelines.service.checkpoints import committed_offsets
-from barnabas.pipelines.state.progress import Progress, progress_line, progress_of
+from barnabas.pipelines.state.progress import Progress, behind_ms, progress_line, progress_of, sink_line
 
 REPORT = {
     "batchId": 4,
@@ -50,3 +51,17 @@ def test_a_checkpoint_tells_the_offsets_of_the_last_finished_batch(tmp_path: Pat
         (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
     (tmp_path / "commits" / ".10.crc").write_text("")
     assert committed_offsets(str(tmp_path)) == {"t": {"0": 10}}
+
+
+def test_a_table_shows_its_size_and_the_lag_in_time() -> None:
+    sink = {
+        "format": "delta", "version": "12", "rows": 1_200, "files": 3, "bytes": 4_718_592,
+        "committed_at_ms": 95_000, "newest_ms": 90_000,
+    }  # fmt: skip
+    progress = replace(progress_of("orders", {}), sink=sink)
+    assert sink_line(progress, 7, 100_000) == (
+        "delta table, version 12  1,200 rows in 3 files (4.5 MB)  last commit 5 s ago  10 s behind"
+    )
+    assert (behind_ms(progress, 0, 100_000), behind_ms(progress, None, 100_000)) == (0, None)
+    assert sink_line(progress_of("orders", {}), 0, 0) is None
+    assert Progress.of_document(progress.to_document()) == progress

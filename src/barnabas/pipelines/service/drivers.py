@@ -53,10 +53,12 @@ class DriverProcesses:
         if self._is_closing:
             return
         master = spec.spark.master or self._master
-        key = json.dumps([master, sorted(spec.spark.conf.items()), self._apart_as(spec)])
+        apart_as = self._apart_as(spec)
+        key = json.dumps([master, sorted(spec.spark.conf.items()), apart_as])
         process = self._processes.get(key)
         if process is None or process.is_over:
-            process = self._processes[key] = _Process({"master": master, "conf": dict(spec.spark.conf)})
+            settings = {"master": master, "conf": dict(spec.spark.conf)}
+            process = self._processes[key] = _Process(settings, is_reused=apart_as is None)
             self._tasks.start(self._serve(process, key))
         self._process_of[spec.name] = process
         process.pipelines[spec.name] = _Started(attempt, observer)
@@ -114,12 +116,14 @@ class _Started(NamedTuple):
 
 
 class _Process:
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, is_reused: bool) -> None:
         self.pipelines: dict[str, _Started] = {}
         self.is_over = False
         self.unable: str | None = None
         """Reason why no driver can run here."""
         self._settings = settings
+        self._is_reused = is_reused
+        """Whether a restart of the only pipeline may use this process again."""
         self._orders: asyncio.Queue[str | None] = asyncio.Queue()
         self._process: asyncio.subprocess.Process | None = None
 
@@ -148,14 +152,16 @@ class _Process:
             started.observer.on_progress(name, attempt, Progress.of_document(event["progress"]))
         elif kind == "ended":
             del self.pipelines[name]
-            started.observer.on_ended(
+            if not self._is_reused:
+                self.end_input()
+            started.observer.on_ended(  # a restart begins the next attempt in this call
                 name,
                 attempt,
                 event["error"],
                 is_final=event.get("is_final", False),
                 is_counted=event.get("is_counted", True),
             )
-            if not self.pipelines:
+            if not self.pipelines and not self.is_over:
                 self.end_input()
 
     async def quit(self) -> None:

@@ -39,11 +39,13 @@ from barnabas.pipelines.spark.recovery.quarantine import (
     quarantine_more,
     with_quarantine,
     without_quarantined,
+    write_refused,
 )
 from barnabas.pipelines.spark.recovery.unfinished_batch import mend_checkpoint
-from barnabas.pipelines.spark.sinks import console, files, jdbc, topic
-from barnabas.pipelines.spark.sinks.built_sink import BuiltSink
+from barnabas.pipelines.spark.sinks import console, files, http, jdbc, mirror, topic
+from barnabas.pipelines.spark.sinks.built_sink import Background, BuiltSink
 from barnabas.pipelines.spark.sinks.records import stream_letters
+from barnabas.pipelines.spark.sinks.table import sink as table
 from barnabas.pipelines.spark.sources.readers import READERS
 from barnabas.pipelines.spark.state.batch_reports import BatchReports, OnProgress
 from barnabas.pipelines.spark.state.checkpoint_manager import write_checkpoints_quickly
@@ -89,7 +91,10 @@ WRITERS: Mapping[str, Callable[..., BuiltSink]] = {
     "topic": topic.write,
     "files": files.write,
     "jdbc": jdbc.write,
+    "table": lambda rows, _, part, run: BuiltSink(table.write(rows, part, run)),
     "console": console.write,
+    "mirror": mirror.write,
+    "http": lambda rows, _, part, run: http.write(rows, part, run, partial(write_refused, run)),
 }
 """Function of each sink in the catalogue."""
 
@@ -103,8 +108,15 @@ STOP_POLL_S = 0.05
 class RunningPipeline:
     """Started pipeline: one query, or two where dead letters have their own."""
 
-    def __init__(self, run: Run, queries: Sequence[StreamingQuery], reports: BatchReports) -> None:
+    def __init__(
+        self,
+        run: Run,
+        queries: Sequence[StreamingQuery],
+        reports: BatchReports,
+        background: Background | None = None,
+    ) -> None:
         self.run = run
+        self._background = background
         self._queries = tuple(queries)
         self._reports = reports
         clock = SystemClock()
@@ -132,6 +144,9 @@ class RunningPipeline:
                     break
                 time.sleep(STOP_POLL_S)
             query.stop()
+        if self._background is not None:
+            self._background.stop()
+            self._background = None
         self._reports.stop()
 
     def wait(
@@ -185,9 +200,11 @@ def start_pipeline(
     try:
         run = with_quarantine(begun_once(with_start(run)))
         mend_checkpoint(run)
-        queries = _start(run, functions)
+        queries, background = _start(run, functions)
         reports.follow(queries[0])
-        return RunningPipeline(run, queries, reports)
+        if background is not None:
+            background.start()
+        return RunningPipeline(run, queries, reports, background)
     except BaseException as error:
         for query in run.spark.streams.active:
             query.stop()
@@ -197,14 +214,13 @@ def start_pipeline(
 
 
 def _with_commits(run: Run, on_progress: OnProgress) -> OnProgress:
-    """`on_progress`, and a commit of the batch's offsets where the sink makes none."""
+    """`on_progress` with the sink's figures, and a commit of the offsets where the sink makes none."""
     commits = GroupCommits(run)
-    if not commits.is_needed:
-        return on_progress
 
     def commit_and_report(progress: Progress) -> None:
-        commits.commit(progress)
-        on_progress(progress)
+        if commits.is_needed:
+            commits.commit(progress)
+        on_progress(replace(progress, sink=dict(run.figures) or None))
 
     return commit_and_report
 
@@ -264,7 +280,7 @@ def run_pipeline(
             return
 
 
-def _start(run: Run, functions: Sequence[Function]) -> list[StreamingQuery]:
+def _start(run: Run, functions: Sequence[Function]) -> tuple[list[StreamingQuery], Background | None]:
     spec = run.spec
     read, rows = build(run, functions, streaming=True)
     bad = read.bad
@@ -275,7 +291,7 @@ def _start(run: Run, functions: Sequence[Function]) -> list[StreamingQuery]:
     queries = [_begin(writing.writer.outputMode(spec.output_mode), run, spec.name, "checkpoint")]
     if letters is not None and not writing.took_letters:
         queries.append(_begin(stream_letters(letters, run), run, f"{spec.name} dead letters", "dead-letters"))
-    return queries
+    return queries, writing.background
 
 
 def build(run: Run, functions: Sequence[Function], *, streaming: bool) -> tuple[Rows, DataFrame]:

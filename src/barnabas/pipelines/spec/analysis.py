@@ -39,7 +39,8 @@ def complaints(source: Part, transforms: Sequence[Part], sink: Part | None) -> I
         has_watermark = has_watermark or part.type not in _STATELESS
         columns = after(part, columns)
     if sink is not None:
-        named = [*(sink.get("partition_by") or ()), *(sink.get("key") or ())]
+        keys = sink.get("key") or () if sink.get("key_from", "value") == "value" else ()
+        named = [*(sink.get("partition_by") or ()), *keys]
         yield from ((("sink",), text, line) for text, line in _absent(named, columns))
 
 

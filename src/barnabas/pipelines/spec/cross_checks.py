@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from barnabas.core.errors import InvalidTopicException
 from barnabas.core.ids import check_topic_name
 from barnabas.pipelines.spec.model import Delivery, Engine, Part, Tolerance, Trigger
+from barnabas.pipelines.spec.options.mirror import mirror_complaints
 from barnabas.pipelines.spec.options.option import Value
 from barnabas.pipelines.spec.options.sinks import EXACTLY_ONCE_SINKS
 from barnabas.pipelines.spec.yaml_source import Path
@@ -34,6 +35,9 @@ def complaints_about_whole(
         yield from _delivery(top, sink, transforms, errors)
     if source is not None and sink is not None:
         yield from _circles(source, sink, transforms, errors)
+        if sink.type == "mirror":
+            kinds = [part.type for part in transforms]
+            yield from mirror_complaints(source.type, source.options, sink.options, kinds)
     if source is not None:
         yield from _engine(top, source, trigger)
 
@@ -76,13 +80,21 @@ def _delivery(
     updates = [
         at for at, part in enumerate(transforms) if part.type == "window" and part["emit"] == "updates"
     ]
-    if updates and sink.type == "files":
-        yield ("transforms", updates[0]), f"sink {sink.type} only adds rows; expected emit: final"
+    only_adds = sink.type == "files" or (sink.type == "table" and sink.get("mode") != "upsert")
+    if updates and only_adds:
+        yield (
+            ("transforms", updates[0]),
+            f"sink {sink.type} only adds rows; expected emit: final" + _or_upsert(sink),
+        )
     if errors.get("dead_letter_topic") and errors.get("tolerance") == Tolerance.NONE.value:
         yield (
             ("errors", "dead_letter_topic"),
             "with tolerance none the first bad record stops the pipeline; expected tolerance: all",
         )
+
+
+def _or_upsert(sink: Part) -> str:
+    return ", or mode: upsert" if sink.type == "table" else ""
 
 
 def _circles(source: Part, sink: Part, transforms: Sequence[Part], errors: Mapping[str, Value]) -> Complaints:

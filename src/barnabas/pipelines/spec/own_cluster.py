@@ -10,6 +10,8 @@ from barnabas.client.security.settings import OPTIONS, SECRETS
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.options.client_settings import PROTOCOL, is_reference, plain_names
 
+_TOPICS = ("topic", "mirror")
+
 
 def of_properties(properties: Mapping[str, str], file: Path) -> dict[str, str]:
     """Security settings in a file of client properties. Secrets become references to the file."""
@@ -28,7 +30,7 @@ def with_client_settings(spec: PipelineSpec, settings: Mapping[str, str]) -> Pip
 
     def given(part: Part) -> Part:
         own = plain_names(part.get("kafka") or {})
-        if part.type != "topic" or part.get("bootstrap") or PROTOCOL in own or not settings:
+        if part.type not in _TOPICS or part.get("bootstrap") or PROTOCOL in own or not settings:
             return part
         return Part(part.type, {**part.options, "kafka": {**settings, **own}})
 
@@ -48,6 +50,6 @@ def with_client_settings(spec: PipelineSpec, settings: Mapping[str, str]) -> Pip
 def own_client_settings(spec: PipelineSpec) -> dict[str, str]:
     """Client settings of the sink, or else of the source, for the own cluster; used for dead letters."""
     for part in (spec.sink, spec.source):
-        if part.type == "topic" and not part.get("bootstrap") and part.get("kafka"):
+        if part.type in _TOPICS and not part.get("bootstrap") and part.get("kafka"):
             return plain_names(part["kafka"])
     return {}

@@ -36,12 +36,17 @@ from barnabas.security.identity.secret_references import has_reference
 
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,200}")
 """A directory has this name, and it must stay below its parent: neither `.` nor `..`."""
+TASK_NAME = re.compile(r".*\.task-\d+")
+"""The tasks of another pipeline have transactional ids of this form (`pyspark_barnabas.writers.attempts`)."""
 
 SYNONYMS = {
     "kafka": "topic", "barnabas": "topic", "topics": "topic",
-    "postgres": "jdbc", "postgresql": "jdbc", "database": "jdbc", "table": "jdbc",
+    "postgres": "jdbc", "postgresql": "jdbc",
+    "mysql": "jdbc", "mariadb": "jdbc", "sqlite": "jdbc", "database": "jdbc",
+    "delta": "table", "iceberg": "table", "deltalake": "table", "lakehouse": "table",
     "parquet": "files", "json": "files", "csv": "files", "orc": "files", "s3": "files", "hdfs": "files",
     "stdout": "console", "print": "console", "terminal": "console",
+    "webhook": "http", "https": "http", "rest": "http",
     "select": "sql", "query": "sql", "where": "filter", "dedup": "deduplicate", "distinct": "deduplicate",
     "aggregate": "window", "udf": "python", "function": "python",
 }  # fmt: skip
@@ -89,6 +94,8 @@ class _Check:
         trigger = self.trigger(document.get("trigger"))
         if "name" in top and not NAME.fullmatch(str(top["name"])):
             self.complain(("name",), f"found {top['name']!r}; expected letters, digits, '.', '_' and '-'")
+        elif "name" in top and TASK_NAME.fullmatch(str(top["name"])):
+            self.complain(("name",), f"found {top['name']!r}; a name must not end in .task-<n>, like a task")
         for path, message in complaints_about_whole(top, source, sink, transforms, errors, trigger):
             self.complain(path, message)
         if isinstance(spark["master"], str) and (complaint := master_complaint(spark["master"])):

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 TOPIC_IDS: Final = "@topic_ids"
 """Key of the ids. No topic has this name: `@` is not allowed."""
+HEAD_LINES: Final = 2
+"""Header lines of an offsets file: a version, and metadata. A line per source follows."""
 
 
 def source_offsets(text: str) -> Iterator[dict[str, Any]]:
@@ -38,7 +40,7 @@ def without_topic_ids(offsets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.splitlines()[2:]:
+    for line in text.splitlines()[HEAD_LINES:]:
         try:
             found = json.loads(line)
         except ValueError:

@@ -24,6 +24,8 @@ class Progress:
     """Unread records of the source; None where the source has no such number."""
     offsets: Mapping[str, Any]
     """End offsets of the micro-batch."""
+    sink: Mapping[str, Any] | None = None
+    """Size and last commit of a table, with the time of the newest record in it; None for other sinks."""
 
     def to_document(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,6 +90,29 @@ def _lag(ends: list[dict[str, Any]], latests: list[dict[str, Any]]) -> int | Non
                 known = True
                 total += max(0, offset - read.get(topic, {}).get(partition, 0))
     return total if known else None
+
+
+def behind_ms(progress: Progress, lag: int | None, now_ms: int) -> int | None:
+    """Lag in time: the age of the newest record in the sink, or 0 without unread records; None if unknown."""
+    newest_ms = (progress.sink or {}).get("newest_ms")
+    if lag == 0:
+        return 0
+    return None if lag is None or newest_ms is None else max(0, now_ms - int(newest_ms))
+
+
+def sink_line(progress: Progress, lag: int | None, now_ms: int) -> str | None:
+    """Line such as `delta table, version 12  9 rows in 3 files (0.1 MB)  last commit 5 s ago  2 s behind`"""
+    sink = progress.sink
+    if not sink or "version" not in sink:
+        return None
+    ago_s = max(0, now_ms - int(sink["committed_at_ms"])) // 1_000
+    parts = [
+        f"{sink['format']} table, version {sink['version']}",
+        f"{sink['rows']:,} rows in {sink['files']:,} files ({sink['bytes'] / (1 << 20):,.1f} MB)",
+        f"last commit {ago_s:,} s ago",
+    ]
+    behind = behind_ms(progress, lag, now_ms)
+    return "  ".join(parts if behind is None else [*parts, f"{behind / 1_000:,.0f} s behind"])
 
 
 def progress_line(progress: Progress, total: int) -> str:

@@ -24,7 +24,7 @@ async def last_words(*chunks: bytes) -> str:
     for chunk in chunks:
         stderr.feed_data(chunk)
     stderr.feed_eof()
-    process = drivers._Process({})
+    process = drivers._Process({}, is_reused=True)
     return await process._errors(cast("Any", SimpleNamespace(stderr=stderr)))
 
 
@@ -126,6 +126,31 @@ async def test_a_pipeline_with_functions_shares_its_driver_with_no_other(monkeyp
         supervisor.put(spec, Target.RUNNING, 0)
     await turns()
     assert sorted(served) == [["p", "r"], ["q"], ["s"]]
+
+
+async def test_a_restart_of_a_pipeline_with_functions_gets_a_new_driver(monkeypatch: Any) -> None:
+    started: list[Any] = []
+
+    async def serve(process: Any) -> str:
+        started.append(process)
+        return await asyncio.Event().wait() and ""
+
+    monkeypatch.setattr(drivers._Process, "serve", serve)
+    processes = DriverProcesses("broker:1", "state", None)
+    supervisor = Supervisor(processes, ManualScheduler(ManualClock()), ManualClock())
+    own = replace(SPEC, transforms=(Part("python", {"function": "mymodule:clean"}),))
+    for spec in (own, replace(SPEC, name="q")):
+        supervisor.put(spec, Target.RUNNING, 0)
+    await turns()
+    assert len(started) == 2
+    for spec in (own, replace(SPEC, name="q")):
+        supervisor.restart(spec.name)
+        attempt = supervisor.pipelines[spec.name].attempt
+        for process in started[:2]:
+            process.on_event({"event": "ended", "name": spec.name, "attempt": attempt, "error": None})
+    await turns()
+    assert [sorted(process.pipelines) for process in started] == [[], ["q"], ["p"]]
+    assert [process.is_over for process in started] == [True, False, False]
 
 
 async def turns() -> None:

@@ -138,13 +138,34 @@ def test_confluents_jdbc_names_work_as_people_have_them() -> None:
     assert (spec.sink["topic"], spec.trigger.interval_ms) == ("pg-orders", 5_000)
 
 
-def test_all_that_is_not_done_here_is_named_in_one_answer() -> None:
+def test_keys_deletes_and_new_columns_are_confluents() -> None:
     asked = {
         **CONFLUENT_SINK,
-        "connection.url": "jdbc:mysql://root:secret@db:3306/shop",
+        "connection.url": "jdbc:mysql://db:3306/shop",
+        "dialect.name": "MySqlDatabaseDialect",
         "auto.evolve": "true",
         "pk.mode": "record_key",
         "delete.enabled": "true",
+    }
+    sink = spec_of_config("s", asked).sink
+    assert (sink["key_from"], sink["key"], sink["delete"], sink["evolve"]) == (
+        "record_key",
+        ["id"],
+        True,
+        True,
+    )
+    coordinates = {**asked, "pk.mode": "kafka", "pk.fields": "", "delete.enabled": "false"}
+    sink = spec_of_config("s", coordinates).sink
+    assert (sink["key_from"], sink.get("key"), sink["mode"]) == ("coordinates", None, "upsert")
+    with pytest.raises(InvalidSpec, match="'delete' needs mode upsert and key_from: record_key"):
+        spec_of_config("s", {**asked, "pk.mode": "record_value"})
+
+
+def test_all_that_is_not_done_here_is_named_in_one_answer() -> None:
+    asked = {
+        **CONFLUENT_SINK,
+        "connection.url": "jdbc:oracle://root:secret@db:3306/shop",
+        "pk.mode": "record_kye",
         "insert.mode": "update",
         "fields.whitelist": "a,b",
         "pk.feilds": "id",
@@ -152,11 +173,10 @@ def test_all_that_is_not_done_here_is_named_in_one_answer() -> None:
     with pytest.raises(InvalidSpec) as caught:
         spec_of_config("s", asked)
     assert sorted(problem.option for problem in caught.value.problems) == [
-        "auto.evolve", "delete.enabled", "fields.whitelist", "insert.mode", "pk.feilds", "pk.mode",
-        "sink.url",
+        "fields.whitelist", "insert.mode", "pk.feilds", "pk.mode", "sink.url",
     ]  # fmt: skip
     text = str(caught.value)
-    assert "found 'mysql://…'; expected postgresql://" in text
+    assert "found 'oracle://…'; expected postgresql://" in text
     assert "did you mean 'pk.fields'?" in text
     assert "secret" not in text
     with pytest.raises(InvalidSpec) as caught:

@@ -100,6 +100,13 @@ def test_every_mistake_has_its_line_the_found_and_the_expected_value() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["x.task-0", "x.task-12"])
+def test_a_name_like_that_of_a_task_is_refused(name: str) -> None:
+    """The tasks of pipeline x have the transactional ids that pipelines of these names would have."""
+    found = problems(f"name: {name}\nsource: {{type: rate}}\nsink: {{type: console}}\n")
+    assert found == [f"p.yaml:1: name: found '{name}'; a name must not end in .task-<n>, like a task"]
+
+
 def test_what_is_missing_is_named() -> None:
     assert problems("name: x\nsource: {type: topic, topics: a}\n") == [
         "p.yaml:1: a pipeline needs 'sink' (a section of its own): Destination of the rows."
@@ -460,12 +467,12 @@ def test_brokers_may_stand_in_a_source_under_kafkas_name() -> None:
         assert load(read_yaml(textwrap.dedent(text))).source["bootstrap"] == ["a:1", "b:2"]
 
 
-def test_only_postgresql_is_taken_for_a_database() -> None:
-    sink = "type: jdbc\n      url: jdbc:mysql://root:secret@db/shop\n      table: t\n      mode: insert\n"
+def test_only_known_databases_are_taken() -> None:
+    sink = "type: jdbc\n      url: jdbc:oracle://root:secret@db/shop\n      table: t\n      mode: insert\n"
     (line,) = problems(USEFUL.replace("type: files\n      path: lake/clicks", sink))
     assert line == (
-        "p.yaml:11: sink.url: found 'mysql://…'; expected postgresql://host:port/database:"
-        " only PostgreSQL is supported"
+        "p.yaml:11: sink.url: found 'oracle://…'; expected postgresql://host:port/database,"
+        " mysql://host:port/database or sqlite:path"
     )
 
 

@@ -20,11 +20,11 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.error_isolation import sweeping
 from barnabas.core.scheduler import Cancellable
+from barnabas.network.http.asgi import answer_by
 from barnabas.network.http.server import HttpServer, bind_http
 from barnabas.network.listener import Listener
 from barnabas.pipelines.service.config_provider_policy import Allowances
 from barnabas.pipelines.service.drivers import DriverProcesses
-from barnabas.pipelines.service.http.asgi import answer_by
 from barnabas.pipelines.service.http.rest import Rest
 from barnabas.pipelines.service.http.rest_settings import protected_rest, rest_security
 from barnabas.pipelines.service.lags import Lags

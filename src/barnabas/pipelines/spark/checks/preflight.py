@@ -16,13 +16,15 @@ from pathlib import Path as FilePath
 
 from barnabas.core.optional_dependencies import install_command
 from barnabas.pipelines.spec.model import Part, PipelineSpec
+from barnabas.pipelines.spec.options.databases import DRIVERS, dialect_of
 from barnabas.pipelines.spec.options.option import Value
 from barnabas.pipelines.spec.problems import InvalidSpec, Problem
 from barnabas.pipelines.spec.yaml_source import Located, Path
 from barnabas.security.identity.secret_references import UnresolvedSecret, has_reference, resolve
 
 _PACKAGES = (
-    ("jdbc", "pg8000", "postgres"),
+    ("delta", "deltalake", "delta"),
+    ("iceberg", "pyiceberg", "iceberg"),
     ("avro", "fastavro", "formats"),
     ("protobuf", "google.protobuf", "formats"),
 )
@@ -51,6 +53,17 @@ def _missing_packages(spec: PipelineSpec) -> Iterator[tuple[Path, str]]:
         for kind, package, extra in _PACKAGES:
             if kind in (part.type, part.get("format")) and not _is_installed(package):
                 yield path, f"{kind} needs the package {package}: {install_command(extra)}"
+        driver = _driver(part) if part.type == "jdbc" else None
+        if driver is not None and not _is_installed(driver[0]):
+            yield path, f"jdbc needs the package {driver[0]}: {install_command(driver[1])}"
+
+
+def _driver(part: Part) -> tuple[str, str] | None:
+    """Package and extra of a database's driver; None if it needs none, or its address is unknown here."""
+    try:
+        return DRIVERS.get(dialect_of(str(resolve(part["url"]))) or "")
+    except UnresolvedSecret:  # reported with its place
+        return None
 
 
 def _is_installed(package: str) -> bool:

@@ -115,7 +115,7 @@ def _parts(spec: PipelineSpec) -> Iterator[tuple[tuple[str | int, ...], Part]]:
 def _needs(spec: PipelineSpec, bootstrap: str) -> Iterator[_Need]:
     for path, part in _parts(spec):
         is_from_files = spec.engine is Engine.SEGMENTS and part.get("manifest")
-        if part.type == "topic" and not is_from_files:
+        if part.type in ("topic", "mirror") and not is_from_files:
             need = _need(path, part, bootstrap)
             if spec.engine is not Engine.JVM or not any(name == PROTOCOL for name, _ in need.settings):
                 yield need  # Java's client has login methods that ours lacks

@@ -29,6 +29,9 @@ _PASSED_ON = {
     "min_partitions": "minPartitions",
 }
 
+_TOPICS = ("topic", "mirror")
+"""Sinks that keep the headers and the order of records."""
+
 
 def read_records(part: Part, run: Run, *, streaming: bool) -> DataFrame:
     """Undecoded records of a topic source, with the columns of Spark's Kafka source."""
@@ -85,7 +88,7 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
 
 def _passed_on(part: Part, run: Run) -> dict[str, str]:
     options = {theirs: str(part[ours]) for ours, theirs in _PASSED_ON.items() if part.get(ours) is not None}
-    if run.spec.sink.get("mode") == "upsert" or run.spec.sink.type == "topic":
+    if run.spec.sink.get("mode") == "upsert" or run.spec.sink.type in _TOPICS:
         # One task reads a partition, in order. The last of several rows with the same key wins, and a topic
         # keeps the records of a key in their order.
         options.pop("minPartitions", None)
@@ -116,7 +119,7 @@ def _all_named(starting: str, part: Part, options: Mapping[str, str]) -> str:
 def wants_headers(part: Part, run: Run) -> bool:
     """True if headers are read: for topic sinks by default, and always for dead letters."""
     asked = part.get("headers")
-    is_copied = asked is None and run.is_main_source and run.spec.sink.type == "topic"
+    is_copied = asked is None and run.is_main_source and run.spec.sink.type in _TOPICS
     return bool(asked) or is_copied or run.spec.errors.dead_letter_topic is not None
 
 

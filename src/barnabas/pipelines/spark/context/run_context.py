@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.options.option import Value
@@ -65,6 +65,8 @@ class Run:
     beginning: Beginning = Beginning.ONCE
     quarantine: Mapping[str, str] = field(default_factory=dict)
     """Records that break the transforms, by `topic/partition/offset`, with the reason."""
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Figures of the sink after its last micro-batch, for the progress report; the sink fills it."""
 
     @property
     def directory(self) -> str:

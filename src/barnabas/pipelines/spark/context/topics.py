@@ -15,6 +15,7 @@ from barnabas.pipelines.spec.options.client_settings import plain_names
 from barnabas.protocol.config_numbers import ResourceType
 
 BYTES_MAX = "max.message.bytes"
+CLEANUP_POLICY = "cleanup.policy"
 MESSAGE_BYTES_MAX = 1_048_588
 """Kafka's default of `max.message.bytes`."""
 
@@ -38,28 +39,37 @@ def ensure_topics(
 
 def message_bytes_max(options: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:
     """`max.message.bytes` of each existing topic; Kafka's default where the broker does not return it."""
-    found: dict[str, int] = {}
+    found = topic_setting(options, names, BYTES_MAX)
+    return {name: int(value) if value else MESSAGE_BYTES_MAX for name, value in found.items()}
+
+
+def topic_setting(options: Mapping[str, str], names: Iterable[str], setting: str) -> dict[str, str]:
+    """A setting of each existing topic; empty where the broker does not return it."""
+    found: dict[str, str] = {}
     try:
-        run_apart(_ask_bytes_max(options, list(names), found))
+        run_apart(_ask_setting(options, list(names), setting, found))
     except ClusterUnreachable as error:
         raise Away(f"no broker can be reached: {error}") from None
     return found
 
 
-async def _ask_bytes_max(options: Mapping[str, str], names: list[str], found: dict[str, int]) -> None:
-    async with _cluster(options) as cluster:
+async def _ask_setting(
+    options: Mapping[str, str], names: list[str], setting: str, found: dict[str, str]
+) -> None:
+    async with opened_cluster(options) as cluster:
         for name in names:
             try:
-                settings = await Admin(cluster).describe_configs(ResourceType.TOPIC, name, [BYTES_MAX])
+                settings = await Admin(cluster).describe_configs(ResourceType.TOPIC, name, [setting])
             except UnknownTopicOrPartition:
                 continue
             except KafkaError:
                 settings = []
-            limits = [int(each.value) for each in settings if each.name == BYTES_MAX and each.value]
-            found[name] = limits[0] if limits else MESSAGE_BYTES_MAX
+            values = [each.value for each in settings if each.name == setting and each.value]
+            found[name] = str(values[0]) if values else ""
 
 
-def _cluster(options: Mapping[str, str]) -> ClusterClient:
+def opened_cluster(options: Mapping[str, str]) -> ClusterClient:
+    """Client by the connector's `options`; open it with `async with`."""
     settings = plain_names({name: text for name, text in options.items() if name.startswith("kafka.")})
     addresses = [Endpoint.parse(part) for part in settings["bootstrap.servers"].split(",")]
     return client_of(addresses, settings)
@@ -68,7 +78,7 @@ def _cluster(options: Mapping[str, str]) -> ClusterClient:
 async def _ensure(
     options: Mapping[str, str], names: list[str], configs: Mapping[str, str], partitions: int
 ) -> None:
-    async with _cluster(options) as cluster:
+    async with opened_cluster(options) as cluster:
         answer = await cluster.refresh(names)
         missing = [row.name for row in answer.topics if row.error_code and row.name]
         for name in missing:

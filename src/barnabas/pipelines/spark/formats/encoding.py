@@ -22,8 +22,8 @@ from barnabas.pipelines.spec.model import Part
 def encode(rows: DataFrame, part: Part, run: Run) -> DataFrame:
     """Columns key, value, topic, headers and timestamp, ready for a topic."""
     return rows.select(
-        _key(rows, part).alias("key"),
-        _value(rows, part, run).alias("value"),
+        encoded_key(rows, part).alias("key"),
+        encoded_value(rows, part, run).alias("value"),
         _topic(rows, part).alias("topic"),
         _headers(rows).alias("headers"),
         _timestamp(rows).alias("timestamp"),
@@ -49,7 +49,7 @@ def _timestamp(rows: DataFrame) -> Column:
     return column.cast("timestamp")
 
 
-def _key(rows: DataFrame, part: Part) -> Column:
+def encoded_key(rows: DataFrame, part: Part) -> Column:
     names = part.get("key")
     if names is None:
         return (
@@ -76,7 +76,7 @@ def _bytes(column: Column, kind: DataType) -> Column:
     return text.cast("binary")
 
 
-def _value(rows: DataFrame, part: Part, run: Run) -> Column:
+def encoded_value(rows: DataFrame, part: Part, run: Run) -> Column:
     names = payload(rows)
     whole = names == [WHOLE]
     kind = part["format"]

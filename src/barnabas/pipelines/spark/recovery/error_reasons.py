@@ -39,6 +39,7 @@ _NO_REASON = re.compile(
     r"|An error occurred while calling [\w.]+"
 )
 """Text of a failure whose cause the JVM could no longer tell."""
+_PAIR = re.compile(r"(\w+Error): \((\d{4}), [\"'](.*)[\"']\)", re.DOTALL)
 JVM_ENDED = "Spark's JVM has ended: out of memory, or killed"
 LENGTH_MAX = 2_000
 
@@ -58,8 +59,13 @@ _JAVA_ABSENCES = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Network|Disconnect|CoordinatorNotAvailable"
     r"|LeaderNotAvailable|BrokerNotAvailable|NotEnoughReplicas)\w*Exception"
 )
-_DATABASE_ABSENCES = re.compile(r"DatabaseError: .*'C': '(?:08\w{3}|53\w{3}|57P0[1-3])'")
-"""SQLSTATE classes: no connection, no resources, shutdown or start."""
+_DATABASE_ABSENCES = re.compile(
+    r"DatabaseError: .*'C': '(?:08\w{3}|53\w{3}|57P0[1-3])'"
+    r"|OperationalError: \((?:20\d\d|1040|1053|1152|1159|1161|1203|1205|1213|1226),"
+    r"|OperationalError: database is locked"
+)
+"""PostgreSQL's classes of SQLSTATE (no connection, no resources, shutdown or start), MySQL's numbers for the
+same and for locks, and SQLite's lock."""
 
 
 def reason_of(error: BaseException, spec: PipelineSpec) -> str:
@@ -110,7 +116,9 @@ def _sentence(text: str) -> str:
 
 
 def _readable(sentence: str) -> str:
-    """Readable form of an error of pg8000, which is a mapping of one-letter names."""
+    """Readable form of an error of pg8000, a mapping of one-letter names, or of PyMySQL, a pair."""
+    if found := _PAIR.fullmatch(sentence):
+        return f"{found[1]}: {found[3]} (error {found[2]})"
     name, colon, detail = sentence.rpartition("{")
     try:
         fields = ast.literal_eval(colon + detail)

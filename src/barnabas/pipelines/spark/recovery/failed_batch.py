@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines.spark.context.connector import source_options
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.recovery.bisect_bad_records import Range
-from barnabas.pipelines.spark.state.state_files import read_note
+from barnabas.pipelines.spark.state.state_files import batch_numbers, read_note
 from barnabas.pipelines.spec.model import Engine
 from barnabas.pipelines.state.checkpoint_format import source_offsets, source_topic_ids
 from barnabas.pipelines.state.progress import partition_offsets
@@ -18,7 +16,7 @@ from pyspark_barnabas.readers.offsets import created_again
 
 
 def failed_ranges(run: Run) -> list[Range]:
-    begun, done = journaled_batches(run), _batches(run, "commits")
+    begun, done = journaled_batches(run), batch_numbers(run, "commits")
     if not begun or begun[-1] in done:
         return []
     end = _journal(run, begun[-1])
@@ -45,18 +43,7 @@ def first_offsets(run: Run) -> dict[str, dict[int, int]]:
 
 def journaled_batches(run: Run) -> list[int]:
     """Numbers of the started micro-batches."""
-    return _batches(run, "offsets")
-
-
-def _batches(run: Run, kind: str) -> list[int]:
-    """Batch numbers in a log directory, on any of Spark's file systems."""
-    jvm: Any = run.spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"{run.checkpoint()}/{kind}")
-    files = path.getFileSystem(run.spark.sparkContext._jsc.hadoopConfiguration())
-    if not files.exists(path):
-        return []
-    names = [str(status.getPath().getName()) for status in files.listStatus(path)]
-    return sorted(int(name) for name in names if name.isdecimal())
+    return batch_numbers(run, "offsets")
 
 
 def _journal(run: Run, batch_id: int) -> dict[str, dict[int, int]]:

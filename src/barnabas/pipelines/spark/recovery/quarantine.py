@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+LETTERS_PER_WRITE = 500
+"""Bound of the names in one query."""
+
+
 class _Stopped(Exception):
     """The pipeline is stopping: no further trials."""
 
@@ -103,7 +107,7 @@ def quarantine_more(
     if not new:
         return False
     if has_letters_apart(run):
-        _write_letters(run, new)
+        write_refused(run, new)
     add_note(run, run.checkpoint("quarantine"), json.dumps(new))
     return True
 
@@ -117,6 +121,13 @@ def without_quarantined(bad: DataFrame, run: Run) -> DataFrame:
     if not run.quarantine or "offset" not in bad.columns:
         return bad
     return bad.where(~is_quarantined(run))
+
+
+def write_refused(run: Run, found: Mapping[str, str]) -> None:
+    """Write the dead letters of records that the sink refuses, by `topic/partition/offset`."""
+    ordered = sorted(found)
+    for at in range(0, len(ordered), LETTERS_PER_WRITE):
+        _write_letters(run, {record: found[record] for record in ordered[at : at + LETTERS_PER_WRITE]})
 
 
 def _write_letters(run: Run, found: Mapping[str, str]) -> None:

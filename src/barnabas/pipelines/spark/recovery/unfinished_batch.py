@@ -5,7 +5,7 @@ after it. Three things can be wrong with the last of them:
 
 - A power failure truncates files, and Spark fails on them. Truncated commits are removed: the last batch runs
   again, and the sink recognises it. Truncated offsets are removed if the sink does not hold the batch. If a
-  topic sink holds it, they are restored from the group's offsets, which were committed with the batch.
+  topic sink or a table holds it, they are restored from the offsets that were committed with the batch.
   Otherwise the end of the batch is unknown, and the user decides.
 - The sink holds a batch that the checkpoint lacks: the checkpoint is an older copy, or on a file system that
   lost its last files. The batch would be planned again with other offsets, and the sink would skip it. The
@@ -31,18 +31,18 @@ from barnabas.pipelines.spark.recovery.failed_batch import failed_ranges
 from barnabas.pipelines.spark.sinks import jdbc
 from barnabas.pipelines.spark.sinks.file_log import FileLog
 from barnabas.pipelines.spark.sinks.records import written_letters, written_topic
+from barnabas.pipelines.spark.sinks.table import sink as table
 from barnabas.pipelines.spark.state.log_entry import create_entry
 from barnabas.pipelines.spec.model import Delivery
-from barnabas.pipelines.state.checkpoint_format import source_offsets
+from barnabas.pipelines.state.checkpoint_format import HEAD_LINES, source_offsets
 from barnabas.pipelines.state.progress import partition_offsets
+from barnabas.pipelines.tables.mark import BatchMark
 from pyspark_barnabas.writers.sink import ExactlyOnceBatchWriter
 
 logger = logging.getLogger(__name__)
 
 TOO_LARGE: Final = 2
 """Factor over the bound of a micro-batch that rounding over partitions cannot explain."""
-HEAD_LINES: Final = 2
-"""Header lines of an offsets file: a version, and metadata. A line per source follows."""
 
 
 def mend_checkpoint(run: Run) -> None:
@@ -84,7 +84,7 @@ class _End:
             if _is_whole_plan(self._text("offsets", batch_id)):
                 return
             is_done = batch_id in done or self._holds(batch_id)
-            text = self._from_group(batch_id) if is_done else None
+            text = self._from_sink(batch_id) if is_done else None
             if is_done and text is None:
                 raise PipelineFailed(self._question(batch_id))
             logger.warning(
@@ -102,7 +102,7 @@ class _End:
         last = begun[-1] if begun else -1
         if not self._holds(last + 1):
             return
-        text = self._from_group(last + 1)
+        text = self._from_sink(last + 1)
         if text is None:
             raise PipelineFailed(
                 f"{self._checkpoint} ends with batch {last}, but the sink holds batch {last + 1}: the"
@@ -146,8 +146,12 @@ class _End:
                 f" holds; {self._choices()}"
             ) from None
 
-    def _from_group(self, batch_id: int) -> str | None:
-        """Offsets file of a batch that the group has committed, based on that of the batch before."""
+    def _from_sink(self, batch_id: int) -> str | None:
+        """Offsets file of a batch that the sink holds with its end, based on that of the batch before."""
+        if self._sink.mark is not None:
+            held = self._sink.mark(self._query_id)
+            is_last = held is not None and held.batch_id == batch_id
+            return held.plan_text(self._text("offsets", batch_id - 1)) if held and is_last else None
         topic = self._sink.topic
         if topic is None or self._run.spec.source.type != "topic" or batch_id == 0:
             return None
@@ -231,6 +235,8 @@ def _with_offsets(before: str, committed: dict[TopicPartition, int]) -> str | No
     if len(lines) != HEAD_LINES + 1:
         return None
     document: dict[str, Any] = json.loads(lines[HEAD_LINES])
+    if not any(isinstance(document.get(each.topic), dict) for each in committed):
+        return None  # the source is on another cluster, and only the batch's name was committed
     for topic_partition, offset in committed.items():
         if isinstance(document.get(topic_partition.topic), dict):
             document[topic_partition.topic][str(topic_partition.partition)] = offset
@@ -248,6 +254,8 @@ class _Sink(NamedTuple):
     again. Spark commits a batch after the sink has taken it, so the checkpoint alone does not show it."""
     topic: Callable[[], ExactlyOnceBatchWriter] | None = None
     """Sink that commits the source's offsets with its output."""
+    mark: Callable[[str], BatchMark | None] | None = None
+    """Last batch of a query in a table, with its end."""
 
 
 def _sink_of(run: Run) -> _Sink:
@@ -255,6 +263,12 @@ def _sink_of(run: Run) -> _Sink:
         return _Sink(None)
     if run.spec.sink.type == "topic":
         return _topic_sink(partial(written_topic, run))
+    if run.spec.sink.type == "table":
+        mark = partial(table.held_mark, run.spec.sink)
+        return _Sink(partial(_in_lake, mark), mark=mark)
+    if run.spec.sink.type == "mirror":
+        # The group's offsets are those of another cluster, so a plan cannot be restored from them.
+        return _Sink(_topic_sink(partial(written_topic, run)).holds)
     return _Sink(partial(_HOLDS_BATCH[run.spec.sink.type], run))
 
 
@@ -273,6 +287,11 @@ def _in_files(run: Run, query_id: str, batch_id: int) -> bool:
 
 def _in_table(run: Run, query_id: str, batch_id: int) -> bool:
     return jdbc.last_batch(run.spec.sink, run, query_id) >= batch_id
+
+
+def _in_lake(mark: Callable[[str], BatchMark | None], query_id: str, batch_id: int) -> bool:
+    held = mark(query_id)
+    return held is not None and held.batch_id >= batch_id
 
 
 _HOLDS_BATCH: Mapping[str, Callable[[Run, str, int], bool]] = {"files": _in_files, "jdbc": _in_table}

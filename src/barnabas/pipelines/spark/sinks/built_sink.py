@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyspark_barnabas.writers.batch_names import QUERY_ID
 
@@ -11,9 +11,19 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+class Background(Protocol):
+    """Work of a sink beside its query."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class BuiltSink(NamedTuple):
     writer: DataStreamWriter
     took_letters: bool = False
+    background: Background | None = None
+    """Started after the query, and stopped after it."""
 
 
 def query_id(batch: DataFrame) -> str:

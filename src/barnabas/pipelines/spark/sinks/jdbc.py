@@ -1,4 +1,4 @@
-"""PostgreSQL sink: every micro-batch is written to a table once.
+"""Database sink: every micro-batch is written to a table once.
 
 Tasks copy their rows into a staging table that belongs to this batch of this run. Each attempt at a task has
 its own number there, and reports the count of its staged rows to the driver. One transaction of the driver
@@ -6,13 +6,13 @@ then records the batch number beside the query id, and moves the staged rows int
 that Spark accepted count. The query id is constant for a checkpoint, and unique to the query. A recorded
 batch is skipped: of two drivers that run the same query for a moment, one writes it.
 
-The staging table is UNLOGGED: PostgreSQL does not write its rows twice, and empties it after any crash, even
-of a single backend. So the transaction counts the staged rows before it records the batch. If rows of an
-attempt are missing, the transaction is rolled back and Spark runs the batch again.
+A staging table may lose its rows in a crash of the server (`databases.postgres`). So the transaction counts
+the staged rows before it moves them. If rows of an attempt are missing, the transaction is rolled back and
+Spark runs the batch again. SQLite is a file with one writer: there, the driver stages all rows itself.
 
 Of rows with the same key the last of the batch wins. That is the one with the highest offset. Where a
 transform dropped the offsets, it is the last that the task read (one task reads a partition: see
-`connector`).
+`connector`). A tombstone deletes the row of its key, if the spec says so.
 """
 
 from __future__ import annotations
@@ -26,28 +26,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
-from barnabas.pipelines.spark.columns.columns import payload, quoted
-from barnabas.pipelines.spark.context.postgres import Database, database_of, quote, quote_name
+from barnabas.pipelines.spark.columns.columns import quoted
 from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed, Run
+from barnabas.pipelines.spark.databases.addresses import database_of
+from barnabas.pipelines.spark.databases.database import BATCHES, ColumnType, Database, RowRefused
+from barnabas.pipelines.spark.databases.sqlite import Sqlite
 from barnabas.pipelines.spark.sinks.built_sink import BuiltSink, query_id
+from barnabas.pipelines.spark.sinks.table_rows import DELETED, table_rows
 from barnabas.pipelines.spec.model import Part
 from barnabas.pipelines.state.durable_files import sync_plan
 
-BATCHES = "barnabas_batches"
-PREPARE_LOCK = 0x62_61_72_6E_61_62_61_73
-"""Advisory lock in a database, held while tables are created: the bytes of `barnabas`."""
-MOMENT = "timestamptz"
-TEXT = "text"
 ROWS_PER_INSERT = 500
-PARAMETERS_MAX = 32_767
-"""Parameters of one statement: the protocol counts them in sixteen bits."""
-_TYPES: tuple[tuple[type[T.DataType], str], ...] = (
-    (T.BooleanType, "boolean"), (T.ByteType, "smallint"), (T.ShortType, "smallint"),
-    (T.IntegerType, "integer"), (T.LongType, "bigint"), (T.FloatType, "real"),
-    (T.DoubleType, "double precision"), (T.StringType, TEXT), (T.BinaryType, "bytea"),
-    (T.DateType, "date"), (T.TimestampType, MOMENT), (T.TimestampNTZType, "timestamp"),
-    (T.DecimalType, "numeric"),
-)  # fmt: skip
+BYTES_PER_INSERT = 1_000_000
+"""A larger statement is sent at once. MySQL takes 16 MB of one by default."""
+ON_DRIVER = 0
+"""Number of the only attempt where the driver stages the rows."""
+_STAGED = "_barnabas_attempt bigint, _barnabas_row bigint, _offset bigint, _barnabas_deleted bigint"
+_EXTRA = 4
+"""Columns of a staging table beside the row's."""
 
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> BuiltSink:  # noqa: ARG001
@@ -68,41 +64,33 @@ def try_out(rows: DataFrame, part: Part, run: Run) -> None:
 
 def last_batch(part: Part, run: Run, query: str) -> int:
     """Last batch of the query in the table; -1 if there is none."""
-    with database_of(part, run).transaction() as cursor:
-        cursor.execute("SELECT to_regclass(%s) IS NULL", (BATCHES,))
-        if cursor.fetchone()[0]:
+    database = database_of(part, run)
+    with database.transaction() as cursor:
+        if database.columns_of(cursor, BATCHES) is None:
             return -1
-        cursor.execute(
-            f"SELECT batch_id FROM {BATCHES} WHERE pipeline = %s",  # noqa: S608 - a table of ours
-            (f"{run.spec.name}/{query}",),
-        )
-        row = cursor.fetchone()
-        return -1 if row is None else int(row[0])
+        return _noted(database, cursor, f"{run.spec.name}/{query}")
+
+
+def _noted(database: Database, cursor: Any, noted_as: str) -> int:
+    cursor.execute(
+        f"SELECT batch_id FROM {BATCHES} WHERE pipeline = {database.placeholder}",  # noqa: S608
+        (noted_as,),
+    )
+    row = cursor.fetchone()
+    return -1 if row is None else int(row[0])
 
 
 def _target(rows: DataFrame, part: Part, run: Run) -> tuple[_Target, DataFrame]:
     """The target table, and the rows in its form."""
-    names = payload(rows)
-    missing = [name for name in part.get("key", []) if name not in names]
-    if missing:
-        raise PipelineFailed(
-            f"the sink's key {', '.join(missing)} is not a column; there are {', '.join(names)}"
-        )
-    kinds = [postgres_type(rows.schema[name].dataType, name) for name in names]
-    target = _Target(database_of(part, run), part, run.spec.name, names, kinds)
+    chosen, names, key = table_rows(rows, part)
+    database = database_of(part, run)
+    kinds = [database.type_of(chosen.schema[name].dataType, name, is_key=name in key) for name in names]
+    whole = Part(part.type, {**part.options, "key": key})
+    target = _Target(database, whole, run.spec.name, names, kinds)
     target.prepare()
     order = quoted("_offset") if "_offset" in rows.columns else F.lit(None)
-    chosen = rows.select(order.cast("bigint").alias("_offset"), *(quoted(name) for name in names))
-    return target, chosen
-
-
-def postgres_type(kind: T.DataType, name: str) -> str:
-    for spark, sql in _TYPES:
-        if isinstance(kind, spark):
-            return sql
-    raise PipelineFailed(
-        f"column {name} of type {kind.simpleString()} has no PostgreSQL type; cast or flatten it"
-    )
+    staged = [order.cast("bigint").alias("_offset"), quoted(DELETED).cast("bigint").alias(DELETED)]
+    return target, chosen.select(*staged, *(quoted(name) for name in names))
 
 
 class Staged(NamedTuple):
@@ -114,34 +102,36 @@ class Staged(NamedTuple):
 
 class _Target:
     def __init__(
-        self, database: Database, part: Part, pipeline: str, names: Sequence[str], kinds: Sequence[str]
+        self,
+        database: Database,
+        part: Part,
+        pipeline: str,
+        names: Sequence[str],
+        kinds: Sequence[ColumnType],
     ) -> None:
         self._database = database
         self._name: str = part["table"]
-        self._table = quote(part["table"])
+        self._table = database.quote(part["table"])
         self._may_create = bool(part.get("create", True))
-        self._key: list[str] = part.get("key", []) if part["mode"] == "upsert" else []
+        self._may_evolve = bool(part.get("evolve", False))
+        self._deletes = bool(part.get("delete", False))
+        self._key: list[str] = list(part.get("key", [])) if part["mode"] == "upsert" else []
         self._pipeline = pipeline
         self._names = list(names)
         self._kinds = list(kinds)
+        self._staging_types = [kind.sql for kind in kinds]
+        self._selected = [database.quote_name(name) for name in names]
         self._is_first = True
-        self._target_types: dict[str, str] = {}
-        """Types of columns that do not accept text without a cast: jsonb, uuid, an enum …"""
 
     def prepare(self) -> None:
         """Create the tables, and check that the target accepts the rows, before any record is read.
 
-        Pipelines that start at once take turns. Of two transactions that create the same table, PostgreSQL
-        would fail one, even with IF NOT EXISTS.
+        Pipelines that start at once take turns.
         """
-        key = f", PRIMARY KEY ({_list(self._key)})" if self._key else ""
-        with self._database.transaction() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (PREPARE_LOCK,))
-            if self._may_create:
-                cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._table} ({self._columns()}{key})")
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {BATCHES} (pipeline text PRIMARY KEY, batch_id bigint NOT NULL)"
-            )
+        with self._database.preparing() as cursor:
+            if self._may_create and self._database.columns_of(cursor, self._name) is None:
+                cursor.execute(f"CREATE TABLE {self._table} ({self._created_columns()})")
+            cursor.execute(self._database.batches_table)
             self._check_target(cursor)
 
     def take(self, batch: DataFrame, batch_id: int) -> None:
@@ -149,23 +139,33 @@ class _Target:
         if self._is_done(query, batch_id):
             return
         if self._is_first:
-            self._clear(query)
+            self._drop(_staging_of(query))  # of earlier runs; one that still writes them fails
             self._is_first = False
-        staging = quote_name(f"{_staging_of(query)}{uuid.uuid4().hex[:8]}")
-        self._commit(query, batch_id, staging, self._stage(batch, staging))
+        staging = self._database.quote_name(f"{_staging_of(query)}{uuid.uuid4().hex[:8]}")
+        if isinstance(self._database, Sqlite):
+            with self._database.session() as cursor:
+                staged = self._stage_here(batch, cursor, staging)
+                with self._database.locked(cursor):
+                    self._enter(cursor, query, batch_id, staging, staged)
+        else:
+            self._commit(query, batch_id, staging, self._stage(batch, staging))
 
     def try_out(self, rows: DataFrame) -> None:
         """Like `take`, but without recording the batch, and rolled back."""
         prefix = _trial_of(self._pipeline)
         self._drop(prefix)
-        staging = quote_name(f"{prefix}{uuid.uuid4().hex[:8]}")
+        staging = self._database.quote_name(f"{prefix}{uuid.uuid4().hex[:8]}")
         try:
-            staged = self._stage(rows, staging)
+            staged = self._stage(rows, staging) if self._database.stages_in_tasks else []
             with self._database.trial() as cursor:
-                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-                cursor.execute(self._merge(staging, [each.attempt for each in staged] or [-1]))
+                if not self._database.stages_in_tasks:
+                    staged = self._stage_here(rows, cursor, staging)
+                self._database.check_constraints(cursor)
+                self._move(cursor, staging, [each.attempt for each in staged] or [-1])
         finally:
             self._drop(prefix)
+
+    # --- staging ---
 
     def _stage(self, batch: DataFrame, staging: str) -> list[Staged]:
         database, names, kinds = self._database, self._names, self._kinds
@@ -176,86 +176,87 @@ class _Target:
 
         return batch.rdd.mapPartitions(copy).collect()
 
+    def _stage_here(self, batch: DataFrame, cursor: Any, staging: str) -> list[Staged]:
+        """Stage the rows on the driver, one partition of them in memory at a time."""
+        cursor.execute(self._database.create_staging(staging, self._staged_columns()))
+        rows = batch.toLocalIterator()
+        count = _insert(cursor, self._database, staging, self._names, self._kinds, rows, ON_DRIVER)
+        return [Staged(ON_DRIVER, count)]
+
     def _create_staging(self, staging: str) -> None:
         with self._database.transaction() as cursor:
-            cursor.execute(
-                f"CREATE UNLOGGED TABLE {staging}"
-                f" (_attempt bigint, _row bigint, _offset bigint, {self._columns()})"
-            )
+            cursor.execute(self._database.create_staging(staging, self._staged_columns()))
 
-    def _columns(self) -> str:
-        return ", ".join(
-            f"{quote_name(name)} {kind}" for name, kind in zip(self._names, self._kinds, strict=True)
-        )
+    def _staged_columns(self) -> str:
+        return f"{_STAGED}, {self._columns(self._staging_types)}"
+
+    # --- target ---
+
+    def _columns(self, kinds: Sequence[str]) -> str:
+        named = zip(self._names, kinds, strict=True)
+        return ", ".join(f"{self._database.quote_name(name)} {kind}" for name, kind in named)
+
+    def _created_columns(self) -> str:
+        kinds = [
+            f"{kind.sql} NOT NULL" if name in self._key else kind.sql
+            for name, kind in zip(self._names, self._kinds, strict=True)
+        ]
+        key = f", PRIMARY KEY ({self._database.list_of(self._key)})" if self._key else ""
+        return f"{self._columns(kinds)}{key}"
 
     def _check_target(self, cursor: Any) -> None:
-        cursor.execute("SELECT to_regclass(%s) IS NULL", (self._table,))
-        if cursor.fetchone()[0]:
+        database = self._database
+        found = database.columns_of(cursor, self._name)
+        if found is None:
             raise PipelineFailed(f"sink.table: there is no table {self._name}, and create is false")
-        cursor.execute(f"SELECT * FROM {self._table} LIMIT 0")  # noqa: S608 - the user's own table
-        there = [each[0] for each in cursor.description]
-        missing = [name for name in self._names if name not in there]
-        if missing:
+        there = {self._folded(name) for name in found}
+        missing = [name for name in self._names if self._folded(name) not in there]
+        if missing and self._may_evolve and not set(missing) & set(self._key):
+            for name in missing:
+                kind = self._kinds[self._names.index(name)]
+                cursor.execute(f"ALTER TABLE {self._table} ADD COLUMN {database.quote_name(name)} {kind.sql}")
+        elif missing:
             raise PipelineFailed(
-                f"sink.table: {self._name} has no column {', '.join(missing)}; it has {', '.join(there)}"
+                f"sink.table: {self._name} has no column {', '.join(missing)}; it has {', '.join(found)}"
             )
-        cursor.execute(
-            "SELECT a.attname::text, format_type(a.atttypid, NULL) FROM pg_attribute a"
-            " JOIN pg_type t ON t.oid = a.atttypid"
-            " WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped"
-            " AND t.typcategory <> 'S' AND t.typname <> 'bytea'",
-            (self._table,),
-        )
-        self._target_types = dict(cursor.fetchall())
-        if not self._key:
-            return
-        cursor.execute(
-            "SELECT array_agg(a.attname::text) FROM pg_index i"
-            " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)"
-            " WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL"
-            " GROUP BY i.indexrelid",
-            (self._table,),
-        )
-        if not any(set(columns) == set(self._key) for (columns,) in cursor.fetchall()):
+        self._selected = database.selected(cursor, self._name, self._names, self._kinds)
+        self._staging_types = database.staging_types(cursor, self._name, self._names, self._kinds, self._key)
+        key = {self._folded(name) for name in self._key}
+        unique = database.unique_keys(cursor, self._name) if key else []
+        if key and key not in [{self._folded(name) for name in columns} for columns in unique]:
             raise PipelineFailed(
                 f"sink.key: {self._name} has no primary key or unique index on {', '.join(self._key)};"
                 " create one, or set mode: insert"
             )
+        database.check_target(cursor, self._name, self._key, self._names)
+
+    def _folded(self, name: str) -> str:
+        return name.lower() if self._database.names_fold else name
 
     def _is_done(self, query: str, batch_id: int) -> bool:
         with self._database.transaction() as cursor:
-            cursor.execute(f"SELECT batch_id FROM {BATCHES} WHERE pipeline = %s", (self._noted_as(query),))  # noqa: S608
-            row = cursor.fetchone()
-            return row is not None and row[0] >= batch_id
-
-    def _clear(self, query: str) -> None:
-        """Drop staging tables of earlier runs of the query. A run that still writes them fails."""
-        self._drop(_staging_of(query))
+            return _noted(self._database, cursor, self._noted_as(query)) >= batch_id
 
     def _drop(self, prefix: str) -> None:
-        pattern = prefix.replace("_", r"\_") + "%"
         with self._database.transaction() as cursor:
-            cursor.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE %s", (pattern,))
-            for (name,) in cursor.fetchall():
-                cursor.execute(f"DROP TABLE IF EXISTS {quote_name(name)}")
+            names = self._database.staging_tables(cursor, prefix)
+        for name in names:
+            self._database.drop_staging(name)
 
     def _commit(self, query: str, batch_id: int, staging: str, staged: Sequence[Staged]) -> None:
         with self._database.transaction() as cursor:
-            # The row is locked from here on. Another driver with this batch waits, and then finds it
-            # recorded.
-            cursor.execute(
-                f"INSERT INTO {BATCHES} AS noted VALUES (%s, %s)"  # noqa: S608 - a table of ours
-                " ON CONFLICT (pipeline) DO UPDATE SET batch_id = excluded.batch_id"
-                " WHERE noted.batch_id < excluded.batch_id",
-                (self._noted_as(query), batch_id),
-            )
-            if cursor.rowcount and staged:
-                self._check_staged(cursor, staging, staged)
-                cursor.execute(self._merge(staging, [each.attempt for each in staged]))
+            self._enter(cursor, query, batch_id, staging, staged)
+        with self._database.transaction() as cursor:
             cursor.execute(f"DROP TABLE {staging}")
 
+    def _enter(self, cursor: Any, query: str, batch_id: int, staging: str, staged: Sequence[Staged]) -> None:
+        """Record the batch and move its rows, in the caller's transaction."""
+        if self._database.mark(cursor, self._noted_as(query), batch_id) and staged:
+            self._check_staged(cursor, staging, staged)
+            self._move(cursor, staging, [each.attempt for each in staged])
+
     def _check_staged(self, cursor: Any, staging: str, staged: Sequence[Staged]) -> None:
-        cursor.execute(f"SELECT _attempt, count(*) FROM {staging} GROUP BY _attempt")  # noqa: S608
+        cursor.execute(f"SELECT _barnabas_attempt, count(*) FROM {staging} GROUP BY _barnabas_attempt")  # noqa: S608
         found = dict(cursor.fetchall())
         rows = sum(each.rows for each in staged)
         there = sum(found.get(each.attempt, 0) for each in staged)
@@ -268,30 +269,47 @@ class _Target:
     def _noted_as(self, query: str) -> str:
         return f"{self._pipeline}/{query}"
 
-    def _merge(self, staging: str, attempts: Sequence[int]) -> str:
-        columns = _list(self._names)
-        taken = f"{staging} WHERE _attempt IN ({', '.join(map(str, attempts))})"
+    def _move(self, cursor: Any, staging: str, attempts: Sequence[int]) -> None:
+        """Move the staged rows of these attempts into the target."""
+        database = self._database
+        taken = f"{staging} WHERE _barnabas_attempt IN ({', '.join(map(str, attempts))})"
+        self._refuse_rows(cursor, taken)
         if not self._key:
-            return f"INSERT INTO {self._table} ({columns}) SELECT {self._selected()} FROM {taken}"  # noqa: S608
-        key = _list(self._key)
-        changed = [name for name in self._names if name not in self._key]
-        update = ", ".join(f"{quote_name(name)} = excluded.{quote_name(name)}" for name in changed)
-        action = f"DO UPDATE SET {update}" if update else "DO NOTHING"
-        return (
-            f"INSERT INTO {self._table} ({columns})"  # noqa: S608 - the user's own table
-            f" SELECT DISTINCT ON ({key}) {self._selected()} FROM {taken}"
-            f" ORDER BY {key}, _offset DESC NULLS LAST, _row DESC"
-            f" ON CONFLICT ({key}) {action}"
+            columns = database.list_of(self._names)
+            chosen = f"SELECT {', '.join(self._selected)} FROM {taken}"  # noqa: S608
+            cursor.execute(f"INSERT INTO {self._table} ({columns}) {chosen}")
+            return
+        key = database.list_of(self._key)
+        last = (
+            f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {database.latest_first})"  # noqa: S608
+            f" AS _barnabas_rank FROM {taken}"
         )
+        if self._deletes:
+            keys = [self._selected[self._names.index(name)] for name in self._key]
+            latest = _latest(last, f"{DELETED} = 1")
+            cursor.execute(database.delete_rows(self._table, self._key, keys, latest))
+        latest = _latest(last, f"{DELETED} = 0")
+        cursor.execute(database.replace_rows(self._table, self._names, self._key, self._selected, latest))
 
-    def _selected(self) -> str:
-        """Staged columns. Text is cast to the type of the target, which PostgreSQL does not do implicitly."""
-        return ", ".join(
-            f"CAST({quote_name(name)} AS {self._target_types[name]})"
-            if kind == TEXT and name in self._target_types
-            else quote_name(name)
-            for name, kind in zip(self._names, self._kinds, strict=True)
-        )
+    def _refuse_rows(self, cursor: Any, taken: str) -> None:
+        """Raises RowRefused for rows that the database would take in another sense."""
+        if not self._key:
+            return
+        names = [self._database.quote_name(name) for name in self._key]
+        for refused, reason in (
+            ((f"{name} IS NULL" for name in names), "a null in its key, so it would be no row's"),
+            (() if self._deletes else ("_barnabas_deleted = 1",), "no value, and sink.delete is not set"),
+        ):
+            condition = " OR ".join(refused)
+            if not condition:
+                continue
+            cursor.execute(f"SELECT count(*) FROM {taken} AND ({condition})")  # noqa: S608
+            if cursor.fetchone()[0]:
+                raise RowRefused(f"sink.table: a row for {self._name} has {reason}")
+
+
+def _latest(last: str, condition: str) -> str:
+    return f"(SELECT * FROM ({last}) AS ranked WHERE _barnabas_rank = 1 AND {condition}) AS latest"  # noqa: S608
 
 
 def _staging_of(query: str) -> str:
@@ -305,37 +323,46 @@ def _trial_of(pipeline: str) -> str:
 
 
 def _stage(
-    database: Database, staging: str, names: Sequence[str], kinds: Sequence[str], rows: Iterable[T.Row]
+    database: Database, staging: str, names: Sequence[str], kinds: Sequence[ColumnType], rows: Iterable[T.Row]
 ) -> Staged:
     """Copy the rows of one attempt at a task into the staging table."""
     from pyspark import TaskContext  # noqa: PLC0415 - only tasks have one
 
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context is not None else 0
-    width = len(names) + 3
-    rows_max = min(ROWS_PER_INSERT, PARAMETERS_MAX // width)
-    row_parameters = "(" + ", ".join(["%s"] * width) + ")"
-    insert = f"INSERT INTO {staging} (_attempt, _row, _offset, {_list(names)}) VALUES "  # noqa: S608
     with database.transaction() as cursor:
-        pending: list[Any] = []
-        count = 0
-        for at, (offset, *values) in enumerate(rows):
-            pending += [attempt, at, offset, *map(_value, values, kinds)]
-            count = at + 1
-            if len(pending) == rows_max * width:
-                cursor.execute(insert + ", ".join([row_parameters] * rows_max), tuple(pending))
-                pending = []
-        if pending:
-            cursor.execute(insert + ", ".join([row_parameters] * (len(pending) // width)), tuple(pending))
-    return Staged(attempt, count)
+        return Staged(attempt, _insert(cursor, database, staging, names, kinds, rows, attempt))
 
 
-def _value(value: Any, kind: str) -> Any:
-    """Value for pg8000. Spark passes timestamps in the worker's time zone, without the zone."""
-    if isinstance(value, bytearray):
-        return bytes(value)
-    return value.astimezone() if kind == MOMENT and value is not None else value
+def _insert(
+    cursor: Any,
+    database: Database,
+    staging: str,
+    names: Sequence[str],
+    kinds: Sequence[ColumnType],
+    rows: Iterable[T.Row],
+    attempt: int,
+) -> int:
+    """Insert rows by statements of bounded size; returns their number."""
+    width = len(names) + _EXTRA
+    rows_max = max(min(ROWS_PER_INSERT, database.parameters_max // width), 1)
+    row_parameters = "(" + ", ".join([database.placeholder] * width) + ")"
+    columns = f"_barnabas_attempt, _barnabas_row, _offset, _barnabas_deleted, {database.list_of(names)}"
+    insert = f"INSERT INTO {staging} ({columns}) VALUES "  # noqa: S608
+    pending: list[Any] = []
+    size = count = 0
 
+    def flush() -> None:
+        cursor.execute(insert + ", ".join([row_parameters] * (len(pending) // width)), tuple(pending))
+        pending.clear()
 
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(quote_name(name) for name in names)
+    for at, (offset, deleted, *values) in enumerate(rows):
+        pending += [attempt, at, offset, deleted, *map(database.parameter, values, kinds)]
+        size += sum(len(value) for value in values if isinstance(value, (str, bytes, bytearray)))
+        count = at + 1
+        if len(pending) == rows_max * width or size > BYTES_PER_INSERT:
+            flush()
+            size = 0
+    if pending:
+        flush()
+    return count

@@ -88,7 +88,7 @@ def letters_group(run: Run) -> str:
 
 
 def _written(options: dict[str, str], run: Run, pipeline_id: str) -> ExactlyOnceBatchWriter:
-    named = {"pipelineId": pipeline_id, **_marker_topic(options, run)}
+    named = {"pipelineId": pipeline_id, **marker_topic(options, run)}
     schema = StructType().add("value", BinaryType()).add("topic", StringType())
     return ExactlyOnceBatchWriter(Options({**options, **named}), schema)
 
@@ -116,12 +116,12 @@ def _joined(
     extra: dict[str, str] = {"includeHeaders": "true"}
     if run.spec.delivery is Delivery.EXACTLY_ONCE:
         frames = [_repartitioned(each, options) for each in outputs]
-        extra |= {"delivery": "exactly-once", "pipelineId": pipeline_id, **_marker_topic(options, run)}
+        extra |= {"delivery": "exactly-once", "pipelineId": pipeline_id, **marker_topic(options, run)}
     union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
     return union, {**options, **extra}
 
 
-def _marker_topic(options: dict[str, str], run: Run) -> dict[str, str]:
+def marker_topic(options: dict[str, str], run: Run) -> dict[str, str]:
     """Marker topic option: on the pipeline's own cluster, batch names outlive the group's offsets."""
     is_elsewhere = options["kafka.bootstrap.servers"] != run.bootstrap
     if is_elsewhere or options.get("kafka.security.protocol", "PLAINTEXT") != "PLAINTEXT":

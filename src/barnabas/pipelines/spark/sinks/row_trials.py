@@ -16,17 +16,17 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.context.topics import MESSAGE_BYTES_MAX, message_bytes_max
+from barnabas.pipelines.spark.databases import mysql, postgres, sqlite
+from barnabas.pipelines.spark.databases.database import RowRefused
 from barnabas.pipelines.spark.formats.encoding import encode
 from barnabas.pipelines.spark.sinks import jdbc
 from barnabas.pipelines.spark.sinks.records import sink_options
+from barnabas.pipelines.spark.sinks.table import sink as table
 from barnabas.pipelines.spec.model import Part
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.compression import Codec, compress
 from pyspark_barnabas.produce import encode as records
 from pyspark_barnabas.shared.options import Options, compression
-
-_REFUSALS = ("22", "23", "P0001")
-"""Prefixes of SQLSTATE codes that blame a row: data, constraints, and errors raised by a trigger."""
 
 
 def try_sink(rows: DataFrame, part: Part, run: Run) -> None:
@@ -35,9 +35,9 @@ def try_sink(rows: DataFrame, part: Part, run: Run) -> None:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """True if a database error blames the rows, not the server."""
-    detail = error.args[0] if error.args else None
-    return isinstance(detail, dict) and str(detail.get("C", "")).startswith(_REFUSALS)
+    """True if a sink's error blames the rows, not the server."""
+    is_databases = any(dialect.blames_row(error) for dialect in (postgres, mysql, sqlite))
+    return is_databases or isinstance(error, RowRefused)
 
 
 def _compute(rows: DataFrame, part: Part, run: Run) -> None:  # noqa: ARG001 - the signature of a trial
@@ -83,4 +83,5 @@ def _size_check(
 _TRIALS: Mapping[str, Callable[[DataFrame, Part, Run], None]] = {
     "topic": _try_topic,
     "jdbc": jdbc.try_out,
+    "table": table.try_out,
 }

@@ -41,6 +41,15 @@ def add_note(run: Run, location: str, text: str) -> None:
         number += 1
 
 
+def batch_numbers(run: Run, kind: str) -> list[int]:
+    """Numbers of the micro-batches in a directory of Spark's checkpoint (`offsets`, `commits`), in order."""
+    path, files = _open(run, f"{run.checkpoint()}/{kind}")
+    if not files.exists(path):
+        return []
+    names = [str(status.getPath().getName()) for status in files.listStatus(path)]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
 def _open(run: Run, location: str) -> tuple[Any, Any]:
     jvm: Any = run.spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)

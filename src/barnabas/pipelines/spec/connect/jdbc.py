@@ -22,9 +22,10 @@ _TUNING = frozenset(
     )
 )  # fmt: skip
 _ALLOWED: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "auto.evolve": (("false",), "columns are not added to a table"),
-    "delete.enabled": (("false",), "a tombstone deletes no row"),
-    "dialect.name": (("", "PostgreSqlDatabaseDialect"), "only PostgreSQL is supported"),
+    "dialect.name": (
+        ("", "PostgreSqlDatabaseDialect", "MySqlDatabaseDialect", "SqliteDatabaseDialect"),
+        "PostgreSQL, MySQL, MariaDB and SQLite are supported",
+    ),
     "db.timezone": (("UTC",), "timestamps are written and read in UTC"),
     "quote.sql.identifiers": (("always", "ALWAYS"), "names are always quoted"),
     "table.types": (("TABLE",), "tables are read"),
@@ -47,6 +48,9 @@ def translated(config: Mapping[str, Any], role: str, complain: Complain) -> Conf
     return found
 
 
+_KEY_FROM = {"record_key": "record_key", "kafka": "coordinates"}
+
+
 def _sink(config: Config, complain: Complain) -> None:
     if str(config.get("connector.class", "")).startswith(FOREIGN):
         # Confluent's defaults differ from ours, so they are set explicitly.
@@ -59,11 +63,11 @@ def _sink(config: Config, complain: Complain) -> None:
         config.pop("insert.mode")
         complain("insert.mode", "update alone is not supported; expected upsert or insert")
     key = config.pop("pk.mode", "none")
-    if key not in ("none", "record_value"):
-        complain(
-            "pk.mode", f"found {key!r}; a key is made of columns of the value: expected record_value or none"
-        )
-    elif key == "record_value" and not config.get("pk.fields") and not config.get("key"):
+    if key in _KEY_FROM:
+        config["key_from"] = _KEY_FROM[key]
+    elif key not in ("none", "record_value"):
+        complain("pk.mode", f"found {key!r}; expected none, record_value, record_key or kafka")
+    if key == "record_value" and not config.get("pk.fields") and not config.get("key"):
         complain("pk.fields", "is missing; expected the columns of the value that make the key")
     table = str(config.get("table.name.format", ""))
     if "${topic}" in table:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.pipelines.spec.options.client_settings import client_settings_complaint
+from barnabas.pipelines.spec.options.databases import database_complaint
 from barnabas.pipelines.spec.options.formats import DECODE, decode_complaints
 from barnabas.pipelines.spec.options.option import REQUIRED, Kind, Option, Plugin, Value
 from barnabas.pipelines.spec.options.value_parsers import (
     assign_complaint,
-    database_complaint,
     offsets_complaint,
     pattern_complaint,
     watermark_complaint,
@@ -83,8 +83,8 @@ FILES = Plugin(
 )  # fmt: skip
 
 JDBC = Plugin(
-    "source", "jdbc", "Rows of a PostgreSQL table or query, found by a growing column.", (
-        Option("url", Kind.TEXT, REQUIRED, "postgresql://host:port/database, with or without `jdbc:` before it.",
+    "source", "jdbc", "Rows of a table or query of PostgreSQL, MySQL, MariaDB or SQLite, found by a growing column.", (
+        Option("url", Kind.TEXT, REQUIRED, "postgresql://host:port/database, mysql://host:port/database or sqlite:path, with or without `jdbc:` before it.",
                aliases=("connection.url",), is_address=True, check=database_complaint),
         Option("user", Kind.TEXT, None, "Database user.", aliases=("connection.user",)),
         Option("password", Kind.TEXT, None, "A reference such as ${env:PGPASSWORD}.", secret=True,

@@ -26,6 +26,9 @@ _PASSWORD_IN_QUERY = re.compile(
     r"([?&](?:ssl|key|trust)?(?:store)?password=)((?:\$\{[^}]*\}|[^\s&\"'])+)", re.IGNORECASE
 )
 HIDDEN = "[hidden]"
+_SIZE = re.compile(r"\s*(\d{1,6})\s*(b|kb|mb|gb)?\s*", re.IGNORECASE)
+_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+SIZE_BYTES_MIN = 64 << 10
 _ASSIGN_FORM = 'JSON such as {"topic": [0, 1]}'
 
 
@@ -47,15 +50,6 @@ def watermark_complaint(text: str) -> str | None:
     if _WATERMARK.fullmatch(text.strip()):
         return None
     return f"found {text!r}; expected `<column> <delay>`, such as 'at 10 minutes'"
-
-
-def database_complaint(text: str) -> str | None:
-    """Check of an address without references. Text before the host may be a password and is not shown."""
-    scheme, _, rest = text.removeprefix("jdbc:").partition("://")
-    if scheme in ("postgresql", "postgres") and rest.partition("/")[2]:
-        return None
-    kind = f"{scheme.partition(':')[0]}://…"
-    return f"found {kind!r}; expected postgresql://host:port/database: only PostgreSQL is supported"
 
 
 def password_complaint(text: str) -> str | None:
@@ -87,6 +81,20 @@ def pattern_complaint(text: str) -> str | None:
         if error.msg.startswith(_JAVAS):
             return None
         return f"found {text!r}; expected a regular expression: {error.msg} at position {error.pos}"
+    return None
+
+
+def size_bytes(text: str) -> int:
+    """`128 MB` in bytes; units are those of memory, so `1 KB` is 1,024."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a size")
+    return int(found[1]) * _UNITS[(found[2] or "b").lower()[0]]
+
+
+def size_complaint(text: str) -> str | None:
+    if _SIZE.fullmatch(text) is None or size_bytes(text) < SIZE_BYTES_MIN:
+        return f"found {text!r}; expected a size of at least 64 KB, such as '128 MB'"
     return None
 
 

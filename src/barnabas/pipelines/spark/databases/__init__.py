@@ -1,0 +1,1 @@
+"""Databases of the jdbc source and sink: PostgreSQL, MySQL, MariaDB and SQLite."""

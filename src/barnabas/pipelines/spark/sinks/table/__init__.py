@@ -1,0 +1,1 @@
+"""Table sink: micro-batches into Delta Lake and Apache Iceberg tables."""

@@ -1,0 +1,1 @@
+"""Tables of both formats, against what Polars and DuckDB read."""
