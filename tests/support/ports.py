@@ -19,14 +19,24 @@ _chance = random.Random(os.urandom(8))
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port below the range of outgoing connections on which no process listens now."""
+    return free_ports(1, host)
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> int:
+    """The first of as many such ports in a row."""
     for _ in range(1_000):
         port = _chance.randrange(FIRST, LAST)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-        return port
+        if all(_is_free(host, port + each) for each in range(count)):
+            return port
     raise RuntimeError("no free port")
+
+
+def _is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

@@ -20,8 +20,15 @@ from barnabas.core.compiled import CODE
 COMMANDS = {
     "start": ("barnabas.cli.commands.cluster.start:start", "Start a broker or a local cluster."),
     "topic": ("barnabas.cli.commands.data.topic:topic", "Create, list, describe, alter and delete topics."),
-    "produce": ("barnabas.cli.commands.data.produce:produce", "Write lines of standard input to a topic."),
+    "produce": (
+        "barnabas.cli.commands.data.produce:produce",
+        "Write lines of standard input, or of files, to a topic.",
+    ),
     "consume": ("barnabas.cli.commands.data.consume:consume", "Print the records of a topic, and follow it."),
+    "perf": (
+        "barnabas.cli.commands.data.perf:perf",
+        "Measure producing, consuming and the latency between them.",
+    ),
     "sql": ("barnabas.cli.commands.data.sql:sql", "Run a query over topics."),
     "records": ("barnabas.cli.commands.data.records:records", "Delete the oldest records of a topic."),
     "group": (
@@ -31,7 +38,7 @@ COMMANDS = {
     "txn": ("barnabas.cli.commands.data.txn:txn", "List and describe transactions, and abort hanging ones."),
     "config": (
         "barnabas.cli.commands.cluster.config:config",
-        "Show and change settings of topics and brokers.",
+        "Show and change settings of topics, brokers, groups and client metrics.",
     ),
     "acl": ("barnabas.cli.commands.security.acl:acl", "Add, list and remove access rules (ACLs)."),
     "quota": (
@@ -47,6 +54,18 @@ COMMANDS = {
         "barnabas.cli.commands.cluster.cluster:cluster",
         "Show the state of the cluster, and decommission brokers.",
     ),
+    "console": (
+        "barnabas.cli.commands.cluster.console:console",
+        "Serve a web page that shows a cluster and changes it.",
+    ),
+    "top": (
+        "barnabas.cli.commands.cluster.top:top",
+        "Show brokers, topics and groups live: traffic, sizes, lag in records and in time.",
+    ),
+    "metrics": (
+        "barnabas.cli.commands.cluster.metrics:metrics",
+        "Print a dashboard and alert rules for the metrics that `start --metrics` serves.",
+    ),
     "reassign": ("barnabas.cli.commands.cluster.reassign:reassign", "Move partitions between brokers."),
     "leader": ("barnabas.cli.commands.cluster.leader:leader", "Elect partition leaders."),
     "zookeeper": (
@@ -57,6 +76,14 @@ COMMANDS = {
     "pipeline": (
         "barnabas.cli.commands.pipelines.pipeline:pipeline",
         "Run and manage data pipelines on Spark.",
+    ),
+    "record": (
+        "barnabas.cli.commands.testing.record:record",
+        "Record what a client and its brokers say to each other, until Ctrl-C.",
+    ),
+    "replay": (
+        "barnabas.cli.commands.testing.record:replay",
+        "Replay a recording, and compare the answers.",
     ),
     "completion": ("barnabas.cli.main:completion", "Print the completion script of a shell."),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.cli.test_command_line import Barnabas
+from tests.scenario.cli.command import Barnabas
 from tests.support.broker import BarnabasBroker, running
 
 SETTINGS = {

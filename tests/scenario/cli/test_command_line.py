@@ -3,71 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.scenario.cli.command import Barnabas
 from tests.support.broker import Broker, partition_directory
 from tests.support.fixtures import TopicFactory
 from tests.support.waiting import PATIENCE_S
-
-SOURCE = Path(__file__).resolve().parents[3] / "src"
-
-
-def _obey_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-class Barnabas:
-    """Runs `barnabas` with a bootstrap address in its environment."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._environment = {**os.environ, "PYTHONPATH": str(SOURCE), "BARNABAS_BOOTSTRAP": bootstrap}
-
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "barnabas", *arguments]
-        pipe = subprocess.PIPE
-        # Under nohup, or in the background of a script, SIGINT is ignored, and children inherit that.
-        return subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            env=self._environment,
-            preexec_fn=_obey_interrupts,  # noqa: PLW1509 - it touches nothing but a signal
-        )
-
-    def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
-        with self.start(*arguments) as process:
-            stdout, stderr = process.communicate(stdin, timeout=60)
-        assert process.returncode == code, stderr.decode()
-        if code:
-            assert stderr.startswith(b"barnabas: ")
-            assert stderr.count(b"\n") == 1
-            return stderr.decode()
-        return stdout.decode()
-
-    def complete(self, environment: dict[str, str]) -> str:
-        """Completions that a shell gets through the script of `completion`."""
-        entry = "from barnabas.cli.main import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", entry],
-            env={**self._environment, **environment},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        return done.stdout
-
-
-@pytest.fixture
-def barnabas(bootstrap: str) -> Barnabas:
-    return Barnabas(bootstrap)
 
 
 def test_a_topic_lives_and_dies(barnabas: Barnabas) -> None:
@@ -335,9 +279,11 @@ def test_a_group_divides_a_topic_and_remembers_where_it_stands(
     assert len(barnabas(*member, "--count", "2").split()) == 2
     assert barnabas(*member, "--timeout", "1") == ""
     with barnabas.start(*member) as one, barnabas.start(*member) as two:
-        # Only when both are members has each a partition to read.
         group = f"readers-of-{topic}"
-        while len(json.loads(barnabas("group", "describe", group, "--json"))[0]["members"]) < 2:
+        while [
+            len(member["partitions"])
+            for member in json.loads(barnabas("group", "describe", group, "--json"))[0]["members"]
+        ] != [1, 1]:
             pass
         for partition, word in (("0", b"left\n"), ("1", b"right\n")):
             barnabas("produce", topic, "--partition", partition, stdin=word)
@@ -384,9 +330,12 @@ def test_a_shell_completes_names(barnabas: Barnabas, topic: str) -> None:
     assert complete("consume", "--bootstrap", "127.0.0.1:1", typed=topic) == []
 
 
-def test_a_long_rebalance_is_announced(barnabas: Barnabas, topic: str) -> None:
-    """The broker waits a while for more members; a command that is silent meanwhile looks stuck."""
-    member = ("consume", topic, "--group", f"first-of-{topic}")
+def test_a_long_rebalance_is_announced(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+    """The broker waits a while for more members of the classic protocol; a command that is silent meanwhile
+    looks stuck."""
+    classic = tmp_path / "classic.properties"
+    classic.write_text("group.protocol=classic\n")
+    member = ("consume", topic, "--group", f"first-of-{topic}", "--command-config", str(classic))
     with barnabas.start(*member) as reader:
         assert reader.stderr is not None
         assert reader.stderr.readline().startswith(b"waiting for the rebalance of group first-of-")

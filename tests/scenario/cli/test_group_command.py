@@ -8,7 +8,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.scenario.cli.test_command_line import Barnabas
+from tests.scenario.cli.command import Barnabas
 from tests.support.fixtures import TopicFactory
 
 DEADLINE_S = 60.0

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.clients.test_confluent_transactions import TIMEOUT_S, produce, read_all, transactional
-from tests.scenario.cli.test_command_line import Barnabas
+from tests.scenario.cli.command import Barnabas
 from tests.support.broker import barnabas_broker
 from tests.support.fixtures import create_topic
 from tests.support.wire import PRODUCE, WireConnection, array, batch, nullable_bytes, string

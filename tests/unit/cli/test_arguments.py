@@ -11,11 +11,13 @@ import click
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.manual_time import ManualClock
 
 from barnabas.cli.support.arguments import (
     parse_address,
     parse_broker_ids,
     parse_duration,
+    parse_moment,
     parse_pairs,
     parse_partition_offset,
     parse_timestamp,
@@ -154,3 +156,14 @@ def test_an_unreadable_argument_is_an_error_of_its_option(
             parse(text, "--option")
         assert raised.value.param_hint == "--option"
         assert text in raised.value.message
+
+
+def test_a_time_is_a_while_ago_or_a_moment() -> None:
+    now = ManualClock()
+    now_ms = now.now_ms()
+    assert parse_moment("1ms", "--since", now) == max(now_ms - 1, 0)
+    assert parse_moment("2h30m", "--since", now) == max(now_ms - 9_000_000, 0)
+    assert parse_moment("1700000000000", "--since", now) == 1_700_000_000_000
+    for text in ("10 apples", "10m!", "-5m", "99999999999999999999"):
+        with pytest.raises(click.BadParameter):
+            parse_moment(text, "--since", now)

@@ -111,7 +111,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[BrokerConfig, tuple[s
     calls: list[tuple[BrokerConfig, tuple[str, int] | None]] = []
     stand_in = ModuleType("barnabas.node.main")
 
-    def run(config: BrokerConfig, metrics_address: tuple[str, int] | None, _: object) -> int:
+    def run(config: BrokerConfig, metrics_address: tuple[str, int] | None, _: object, **_more: object) -> int:
         calls.append((config, metrics_address))
         return 7
 
@@ -215,7 +215,9 @@ def test_a_start_that_fails_is_one_line_and_code_1(
     tmp_path: Path,
 ) -> None:
     def fail(error: Exception) -> Result:
-        def run(config: BrokerConfig, metrics_address: tuple[str, int] | None, _: object) -> int:
+        def run(
+            config: BrokerConfig, metrics_address: tuple[str, int] | None, _: object, **_more: object
+        ) -> int:
             raise error
 
         monkeypatch.setattr(sys.modules["barnabas.node.main"], "run", run)
@@ -261,7 +263,7 @@ def test_an_unreachable_broker_is_one_line_and_code_3() -> None:
         ["topic", "delete"],
         ["config", "set", "topic", "t"],
         ["config", "get", "broker", "x"],
-        ["config", "get", "group", "x"],
+        ["config", "get", "user", "x"],
         ["consume", "t", "--from-beginning", "--offset", "1"],
         ["consume", "t", "--timestamp", "yesterday"],
         ["produce", "t", "--json", "--key-separator", ":"],
@@ -331,7 +333,7 @@ def test_the_nearer_bootstrap_wins() -> None:
 def test_a_second_interruption_of_the_broker_is_no_surprise(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def run(*_arguments: object) -> int:
+    def run(*_arguments: object, **_more: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("barnabas.node.main.run", run)

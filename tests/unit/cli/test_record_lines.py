@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Sequence
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.support import stdin_lines
-from barnabas.cli.support.record_lines import (
+from barnabas.cli.records import stdin_lines
+from barnabas.cli.records.record_lines import (
+    Common,
+    Formats,
     dump_record,
     json_parser,
     json_renderer,
@@ -20,10 +23,22 @@ from barnabas.cli.support.record_lines import (
     text_parser,
     text_renderer,
 )
-from barnabas.cli.support.stdin_lines import LineTooLong, read_lines
-from barnabas.client.aio.consumer import Fetched
-from barnabas.client.aio.producer import OutgoingRecord
-from barnabas.records.record import Record
+from barnabas.cli.records.stdin_lines import LineTooLong, read_lines
+from barnabas.cli.records.value_formats import FORMATS
+from barnabas.client.extensions.records import Header, ProducerRecord, Record
+
+PLAIN = Common("t")
+
+
+def outgoing(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header] = (),
+    partition: int | None = None,
+    timestamp_ms: int | None = None,
+) -> ProducerRecord:
+    return ProducerRecord("t", value, key, headers, partition, timestamp_ms)
+
 
 maybe_bytes = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(lambda text: text.encode())
 
@@ -37,14 +52,29 @@ maybe_bytes = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(lamb
 def test_a_printed_record_can_be_produced_again(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamp: int
 ) -> None:
-    line = dump_record("t", 3, Record(9, timestamp, key, value, tuple(headers)))
+    line = dump_record(Record("t", 3, 9, timestamp, key, value, tuple(headers)))
     assert "\n" not in line
-    assert parse_record(line.encode(), None) == OutgoingRecord(key, value, headers, None, timestamp)
+    assert parse_record(line.encode(), PLAIN) == outgoing(key, value, headers, None, timestamp)
+
+
+def test_a_record_without_a_time_can_be_produced_again() -> None:
+    line = dump_record(Record("t", 3, 9, -1, None, b"v", ()))
+    assert parse_record(line.encode(), PLAIN) == outgoing(None, b"v", [])
+
+
+def test_a_lone_surrogate_in_json_stays_escaped() -> None:
+    """It has no UTF-8, and would end the reading of a topic."""
+    value = rb'{"a":"\ud800"}'
+    record = Record("t", 3, 9, 0, None, value, ())
+    formats = Formats(value=FORMATS["json"])
+    assert text_renderer(keys=False, headers=False, formats=formats)(record) == value + b"\n"
+    line = json_renderer(formats)(record)
+    assert parse_record(line, PLAIN, formats).value == value
 
 
 def test_a_value_that_is_no_string_is_written_as_json() -> None:
-    record = parse_record(b'{"value": {"a": [1, true]}, "headers": {"n": 1, "s": "x"}}', 2)
-    assert record == OutgoingRecord(None, b'{"a": [1, true]}', [("n", b"1"), ("s", b"x")], 2)
+    record = parse_record(b'{"value": {"a": [1, true]}, "headers": {"n": 1, "s": "x"}}', Common("t", 2))
+    assert record == outgoing(None, b'{"a": [1, true]}', [("n", b"1"), ("s", b"x")], 2)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +87,73 @@ def test_a_value_that_is_no_string_is_written_as_json() -> None:
         b'{"headers": 1}',
         b'{"headers": [1]}',
         b'{"value_base64": "%"}',
+        b'{"vaule": "v"}',
+        b'{"headers": [{"key": "h", "valeu": "v"}]}',
+        b'{"value": "v", "value_base64": "dg=="}',
+        b'{"timestamp": true}',
+        b'{"timestamp": -2}',
+        b'{"timestamp": 9223372036854775808}',
+        b"[" * 100_000,
     ],
 )
 def test_a_line_that_is_no_record_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - JSON's own words will do
-        parse_record(line, None)
+        parse_record(line, PLAIN)
 
 
-RECORD = Fetched(3, Record(9, 1_700, b"k", b"v", (("h", b"1"), ("n", None))))
+def test_an_unknown_field_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(ValueError, match="unknown field 'vaule': did you mean 'value'"):
+        parse_record(b'{"vaule": "v"}', PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text", "in_json"),
+    [
+        ("string", b"v", b"v", "v"),
+        ("json", b'{"a": [1, null]}', b'{"a":[1,null]}', {"a": [1, None]}),
+        ("base64", b"\xff\x00", b"/wA=", "/wA="),
+        ("hex", b"\xff\x00", b"ff00", "ff00"),
+        ("integer", b"\x00\x00\x00\x2a", b"42", 42),
+        ("long", b"\xff" * 8, b"-1", -1),
+        ("double", b"\x40\x45\x00\x00\x00\x00\x00\x00", b"42.0", 42.0),
+    ],
+)
+def test_formats_go_round(name: str, data: bytes, text: bytes, in_json: object) -> None:
+    formats = Formats(FORMATS[name], FORMATS[name])
+    record = Record("t", 0, 0, 0, data, data)
+    line = text_renderer(keys=True, headers=False, formats=formats)(record)
+    assert line == text + b"\t" + text + b"\n"
+    parsed = text_parser("\\t", PLAIN, formats)(line[:-1])
+    assert FORMATS[name].to_json(parsed.value) == in_json
+    dumped = dump_record(record, formats)
+    assert json.loads(dumped)["value"] == in_json
+    again = parse_record(dumped.encode(), PLAIN, formats)
+    assert FORMATS[name].to_json(again.value) == in_json
+    if name != "json":
+        assert (again.key, again.value) == (parsed.key, parsed.value) == (data, data)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "data"),
+    [
+        ("json", b"{", b"{"),
+        ("base64", b"%", None),
+        ("hex", b"0", None),
+        ("integer", b"2147483648", b"abc"),
+        ("integer", b"\xff", b""),
+        ("long", b"1.5", b"abcd"),
+        ("double", b"one", b"abcd"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(name: str, text: bytes, data: bytes | None) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - each format has its own words
+        FORMATS[name].read(text)
+    if data is not None:
+        with pytest.raises(ValueError, match=r"t-1 offset 7, value: .*; choose another --value-format"):
+            dump_record(Record("t", 1, 7, 0, None, data), Formats(value=FORMATS[name]))
+
+
+RECORD = Record("orders", 3, 9, 1_700, b"k", b"v", (("h", b"1"), ("n", None)))
 
 
 @pytest.mark.parametrize(
@@ -81,12 +170,12 @@ def test_text_has_headers_key_and_value_in_this_order(keys: bool, headers: bool,
 
 
 def test_a_missing_key_or_value_is_printed_as_null() -> None:
-    nothing = Fetched(0, Record(0, 0, None, None, ()))
+    nothing = Record("t", 0, 0, 0, None, None)
     assert text_renderer(keys=True, headers=True)(nothing) == b"\tnull\tnull\n"
 
 
 def test_a_json_line_names_its_origin() -> None:
-    line = json_renderer("orders")(RECORD)
+    line = json_renderer()(RECORD)
     assert line.endswith(b"}\n")
     found = json.loads(line)
     assert (found["topic"], found["partition"], found["offset"], found["key"]) == ("orders", 3, 9, "k")
@@ -94,29 +183,29 @@ def test_a_json_line_names_its_origin() -> None:
 
 def test_a_line_is_a_value_or_key_and_value() -> None:
     header = ("h", b"1")
-    assert text_parser(None, [header], 2)(b"a:b") == OutgoingRecord(None, b"a:b", [header], 2)
-    assert text_parser(":", [], None)(b"a:b:c") == OutgoingRecord(b"a", b"b:c", [], None)
-    assert text_parser("::", [], None)(b":::") == OutgoingRecord(b"", b":", [], None)
+    assert text_parser(None, Common("t", 2, [header]))(b"a:b") == outgoing(None, b"a:b", [header], 2)
+    assert text_parser(":", PLAIN)(b"a:b:c") == outgoing(b"a", b"b:c")
+    assert text_parser("::", PLAIN)(b":::") == outgoing(b"", b":")
 
 
 def test_a_separator_may_be_an_escape() -> None:
-    assert text_parser("\\t", [], None)(b"a\tb") == OutgoingRecord(b"a", b"b", [], None)
-    assert text_parser("\\0", [], None)(b"a\0b") == OutgoingRecord(b"a", b"b", [], None)
+    assert text_parser("\\t", PLAIN)(b"a\tb") == outgoing(b"a", b"b")
+    assert text_parser("\\0", PLAIN)(b"a\0b") == outgoing(b"a", b"b")
 
 
 def test_a_line_without_the_separator_is_refused() -> None:
     with pytest.raises(ValueError, match=r"the separator '\\\\t' is missing"):
-        text_parser("\\t", [], None)(b"a:b")
+        text_parser("\\t", PLAIN)(b"a:b")
     with pytest.raises(click.BadParameter, match="the separator is empty"):
-        text_parser("", [], None)
+        text_parser("", PLAIN)
 
 
 def test_common_headers_follow_those_of_a_json_line() -> None:
-    parse = json_parser([("all", b"x")], 1)
-    assert parse(b'{"value": "v", "headers": {"own": "y"}}') == OutgoingRecord(
+    parse = json_parser(Common("t", 1, [("all", b"x")]))
+    assert parse(b'{"value": "v", "headers": {"own": "y"}}') == outgoing(
         None, b"v", [("own", b"y"), ("all", b"x")], 1
     )
-    assert json_parser([], None)(b'{"value": "v"}') == OutgoingRecord(None, b"v", [], None)
+    assert json_parser(PLAIN)(b'{"value": "v"}') == outgoing(None, b"v", [])
 
 
 async def lines_of(*chunks: bytes) -> list[bytes]:

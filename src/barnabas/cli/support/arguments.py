@@ -13,6 +13,7 @@ from typing import NamedTuple
 import click
 
 from barnabas.core.addressing.endpoints import PORT_MAX, Endpoint
+from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.ids import TopicPartition
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -44,6 +45,8 @@ def parse_timestamp(text: str, option: str) -> int:
     A date before 1970 becomes 0: negative timestamps have special meanings in ListOffsets.
     """
     if text.isdecimal():
+        if int(text) > _DURATION_MS_MAX:
+            raise click.BadParameter(f"{text} ms is later than any record can be", param_hint=option)
         return int(text)
     try:
         moment = dt.datetime.fromisoformat(text).astimezone(dt.UTC)
@@ -52,6 +55,15 @@ def parse_timestamp(text: str, option: str) -> int:
             f"{text!r} is neither milliseconds nor a date like 2026-01-31T12:00:00Z", param_hint=option
         ) from None
     return max((moment - _EPOCH) // dt.timedelta(milliseconds=1), 0)
+
+
+def parse_moment(text: str, option: str, clock: Clock | None = None) -> int:
+    """Milliseconds since 1970, from a time before now (`10m`, `2h30m`) or from a timestamp."""
+    parts = re.findall(r"([0-9]+)(ms|s|m|h|d)", text)
+    if parts and "".join(number + unit for number, unit in parts) == text:
+        ago_ms = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
+        return max((clock or SystemClock()).now_ms() - ago_ms, 0)
+    return parse_timestamp(text, option)
 
 
 def parse_duration(text: str, option: str) -> int:

@@ -12,28 +12,26 @@ import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.support.exit_codes import InvalidSettings
-from barnabas.cli.support.session import Bootstrap, client_of
-from barnabas.client.admin.groups import Groups
-from barnabas.client.admin.topics_and_configs import Admin
-from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.cli.support.session import Bootstrap, admin_of
+from barnabas.client.admin.admin import Admin
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 
 PATIENCE_S = 2.0
 
-Ask = Callable[[ClusterClient], Awaitable[Sequence[str]]]
+Ask = Callable[[Admin], Awaitable[Sequence[str]]]
 
 
 def complete_topic(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
-    async def ask(cluster: ClusterClient) -> list[str]:
-        return [each.name for each in await Admin(cluster).list_topics() if not each.is_internal]
+    async def ask(admin: Admin) -> list[str]:
+        return [each.name for each in await admin.list_topics()]
 
     return _complete(ctx, typed, ask)
 
 
 def complete_group(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
-    async def ask(cluster: ClusterClient) -> list[str]:
-        return [each.group_id for each in await Groups(cluster).list()]
+    async def ask(admin: Admin) -> list[str]:
+        return [each.group_id for each in await admin.list_groups()]
 
     return _complete(ctx, typed, ask)
 
@@ -49,8 +47,8 @@ def complete_key(_: click.Context, __: click.Parameter, typed: str) -> list[Comp
 
 def _complete(ctx: click.Context, typed: str, ask: Ask) -> list[CompletionItem]:
     async def connected() -> Sequence[str]:
-        async with asyncio.timeout(PATIENCE_S), client_of(_bootstrap(ctx)) as cluster:
-            return await ask(cluster)
+        async with asyncio.timeout(PATIENCE_S), admin_of(_bootstrap(ctx)) as admin:
+            return await ask(admin)
 
     try:
         names = asyncio.run(connected())

@@ -6,8 +6,11 @@ result of the command.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TextIO
 
 from barnabas.core.clock import Clock, SystemClock
@@ -15,6 +18,8 @@ from barnabas.core.clock import Clock, SystemClock
 AGAIN_S = 5.0
 """Longest pause between two lines during the first minute; later the pauses grow."""
 GROWS_AFTER_S = 60.0
+NOTICE_AFTER_S = 4.0
+"""A wait that is longer is announced: no command is silent for five seconds."""
 
 
 class Stages:
@@ -28,12 +33,13 @@ class Stages:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def enter(self, what: str) -> None:
-        """End the current stage and begin this one."""
+    def enter(self, what: str, *, at_once: bool = True) -> None:
+        """End the current stage and begin this one. `at_once=False` prints a short stage not at all."""
         self.leave()
         if self._is_quiet:
             return
-        self._say(f"{what} …")
+        if at_once:
+            self.say(f"{what} …")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, args=(what, self._ended), daemon=True)
         self._thread.start()
@@ -45,11 +51,31 @@ class Stages:
 
     def _repeat(self, what: str, ended: threading.Event) -> None:
         begun_ms = self._clock.monotonic_ms()
-        pause_s = AGAIN_S
+        pause_s = min(AGAIN_S, NOTICE_AFTER_S)
         while not ended.wait(pause_s):
             waited_s = (self._clock.monotonic_ms() - begun_ms) / 1_000
-            self._say(f"{what} … {waited_s:.0f} s")
+            self.say(f"{what} … {waited_s:.0f} s")
             pause_s = AGAIN_S if waited_s < GROWS_AFTER_S else pause_s * 2
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         print(f"{self._subject}: {text}", file=self._out or sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def announced(what: str, subject: str = "barnabas") -> AsyncIterator[None]:
+    """Print what is waited for while the block lasts: after some seconds, and again with growing pauses."""
+    stages = Stages(subject)
+
+    async def repeat() -> None:
+        waited_s, pause_s = 0.0, NOTICE_AFTER_S
+        while True:
+            await asyncio.sleep(pause_s)
+            waited_s += pause_s
+            stages.say(f"{what} … {waited_s:.0f} s")
+            pause_s = AGAIN_S if waited_s < GROWS_AFTER_S else pause_s * 2
+
+    repeating = asyncio.get_running_loop().create_task(repeat())
+    try:
+        yield
+    finally:
+        repeating.cancel()

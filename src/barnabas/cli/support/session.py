@@ -1,42 +1,68 @@
-"""Broker connection of a command: bootstrap addresses, security settings, errors.
+"""Clients of a command: bootstrap addresses, settings, errors.
 
-`--command-config` names a file of Kafka's client properties. Its security settings count, and its
-`bootstrap.servers` where no address is given. Passwords come from that file or by reference, and never from
-the command line, which every user of the machine can read.
+`--command-config` names a file of Kafka's client properties. One file serves all commands, so a key may be of
+the producer, the consumer or the admin client; each takes its own. A key that none of them knows is refused,
+with a suggestion. `bootstrap.servers` of the file counts where no address is given. Passwords come from that
+file or by reference, and never from the command line, which every user of the machine can read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
 from barnabas.cli.support.connection_hints import advice, login_is_missing
 from barnabas.cli.support.exit_codes import INTERRUPTED, InvalidSettings, Unreachable, failure_for
-from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.cli.support.progress import announced
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.calls.per_resource import SomeFailed
+from barnabas.client.config.admin_keys import ADMIN_KEYS
+from barnabas.client.config.consumer_keys import CONSUMER_KEYS
+from barnabas.client.config.producer_keys import PRODUCER_KEYS
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.security.settings import SecurityProtocol, SecuritySettings
+from barnabas.config.definitions.keys import ConfigType, Definition, Key
 from barnabas.config.properties import read_properties
 from barnabas.core.addressing.endpoints import Endpoint
-from barnabas.core.clock import SystemClock
 from barnabas.core.errors import InvalidConfig, KafkaError, NetworkException
 
 T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+PATIENCE: Final[Mapping[str, str]] = {
+    "default.api.timeout.ms": "30000",
+    "socket.connection.setup.timeout.ms": "5000",
+    "socket.connection.setup.timeout.max.ms": "5000",
+}
+"""Defaults of a command, which a person waits for."""
+
+FORMATTED: Final = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
+"""A file that is made for a Java client may name classes here. Commands have formats of their own."""
 
 _CLIENT_PROPERTIES = "barnabas.client_properties"
 _CLIENT_FILE = "barnabas.client_file"
+_COMMAND_CONFIG = Definition(
+    (
+        *{**ADMIN_KEYS, **CONSUMER_KEYS, **PRODUCER_KEYS}.values(),
+        *(
+            Key(name, ConfigType.PASSWORD, None, doc="For the pipeline service.")
+            for name in ("http.user", "http.password", "http.token")
+        ),
+    )
+)
 
 
 class Bootstrap(NamedTuple):
     addresses: tuple[Endpoint, ...]
     security: SecuritySettings = SecuritySettings()
+    properties: Mapping[str, str] = {}
+    """Properties of `--command-config`."""
 
     @classmethod
     def of(cls, ctx: click.Context, given: str | None) -> Bootstrap:
@@ -44,11 +70,24 @@ class Bootstrap(NamedTuple):
         address.
         """
         properties = given_properties(ctx)
-        text = given or ctx.find_root().params.get("bootstrap") or properties.get("bootstrap.servers")
-        addresses = tuple(
-            Endpoint.parse(part) for part in (text or DEFAULT_BOOTSTRAP).split(",") if part.strip()
-        )
-        return cls(addresses, SecuritySettings.parse(properties))
+        return cls(addresses_of(ctx, given), SecuritySettings.parse(properties), properties)
+
+    def config(self, definition: Definition, **keywords: Any) -> dict[str, Any]:
+        """Settings of one kind of client: those of the file, and `keywords` with `_` for each dot."""
+        chosen = {**PATIENCE, **self.properties}
+        found = {name: text for name, text in chosen.items() if name in definition and name not in FORMATTED}
+        wanted = {name.replace("_", "."): value for name, value in keywords.items() if value is not None}
+        return {**found, **wanted, "bootstrap.servers": list(map(str, self.addresses))}
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.addresses))
+
+
+def addresses_of(ctx: click.Context, given: str | None) -> tuple[Endpoint, ...]:
+    """Bootstrap addresses alone, as `Bootstrap.of` finds them."""
+    properties = given_properties(ctx)
+    text = given or ctx.find_root().params.get("bootstrap") or properties.get("bootstrap.servers")
+    return tuple(Endpoint.parse(part) for part in (text or DEFAULT_BOOTSTRAP).split(",") if part.strip())
 
 
 def _resolve(ctx: click.Context, _: click.Parameter, value: str | None) -> Bootstrap:
@@ -74,7 +113,17 @@ def given_file(ctx: click.Context) -> Path | None:
 def _read_client_properties(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
     path = path or ctx.find_root().params.get("command_config")
     if path is not None:
-        ctx.meta[_CLIENT_PROPERTIES], ctx.meta[_CLIENT_FILE] = properties_of(path), path
+        ctx.meta[_CLIENT_PROPERTIES], ctx.meta[_CLIENT_FILE] = client_properties_of(path), path
+
+
+def client_properties_of(path: Path) -> dict[str, str]:
+    """Client properties of a file. Unknown keys and values that cannot be are refused."""
+    found = properties_of(path)
+    try:
+        _COMMAND_CONFIG.parse(found)
+    except InvalidConfig as error:
+        raise InvalidSettings(f"--command-config {path}: {error.message}") from None
+    return found
 
 
 def properties_of(path: Path) -> dict[str, str]:
@@ -117,44 +166,55 @@ def address_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def client_of(bootstrap: Bootstrap) -> ClusterClient:
+def admin_of(bootstrap: Bootstrap) -> Admin:
     try:
-        security = bootstrap.security.secured()
+        return Admin(bootstrap.config(ADMIN_KEYS))
     except InvalidConfig as error:
         raise InvalidSettings(f"--command-config: {error.message}") from None
-    return ClusterClient(
-        bootstrap.addresses, clock=SystemClock(), randomness=random.SystemRandom(), security=security
-    )
 
 
-def run(bootstrap: Bootstrap, action: Callable[[ClusterClient], Awaitable[T]]) -> T:
-    """Connect, run the action, disconnect. Errors become a message and an exit code."""
+def run(
+    bootstrap: Bootstrap, action: Callable[[Admin], Awaitable[T]], *, announces_itself: bool = False
+) -> T:
+    """Connect, run the action, disconnect. Errors become a message and an exit code.
+
+    A wait of some seconds is announced on standard error. An action that follows a topic
+    `announces_itself`: silence of a topic is no wait.
+    """
 
     async def connected() -> T:
-        async with client_of(bootstrap) as cluster:
-            if bootstrap.security.sasl is None:
-                await _meet(cluster, bootstrap.security.protocol)
-            return await action(cluster)
+        admin = admin_of(bootstrap)
+        async with admin:
+            async with announced(f"waiting for {bootstrap}"):
+                await admin.cluster.any_channel()
+                if bootstrap.security.sasl is None:
+                    await _meet(admin, bootstrap.security.protocol)
+                if not announces_itself:
+                    return await action(admin)
+            return await action(admin)
 
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())  # the command reports errors itself
     try:
         return asyncio.run(connected())
     except ClusterUnreachable as error:
         raise Unreachable(f"{error}: {advice(str(error), bootstrap.security.protocol)}") from None
     except NetworkException as error:
         raise Unreachable(error.message) from None
+    except SomeFailed as error:
+        raise failure_for(next(iter(error.errors.values()))) from None
     except KafkaError as error:
         raise failure_for(error) from None
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-async def _meet(cluster: ClusterClient, protocol: SecurityProtocol) -> None:
+async def _meet(admin: Admin, protocol: SecurityProtocol) -> None:
     """Send the first Metadata request. A listener that requires a login closes the connection with it, which
     is not worth half a minute of retries. The command itself meets and retries any other error.
     """
     for is_last in (False, True):
         try:
-            await cluster.refresh(())
+            await admin.cluster.refresh(())
         except NetworkException as error:
             if is_last:
                 raise Unreachable(f"{error.message}: {login_is_missing(protocol)}") from None

@@ -13,8 +13,8 @@ import click
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.partition_moves import start_moves, wait_for_moves
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
+from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.reassignment import current_assignment, plan_moves
-from barnabas.client.admin.topics_and_configs import Admin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.cluster_state import ClusterState, Partition, Topic
 from barnabas.core.addressing.endpoints import Endpoint
@@ -30,7 +30,7 @@ def cluster() -> None:
     """Show the state of the cluster, and decommission brokers."""
 
 
-@cluster.command()
+@cluster.command(short_help="Show brokers, the controller and partitions at risk.")
 @json_option
 @click.option("--check", is_flag=True, help="Fail (exit code 1) unless every partition has all its replicas.")
 @bootstrap_option
@@ -41,8 +41,9 @@ def status(as_json: bool, check: bool, bootstrap: Bootstrap) -> None:
     tested now.
     """
 
-    async def action(client: ClusterClient) -> tuple[ClusterState, list[Topic], Endpoint, set[int]]:
-        topics = await Admin(client).list_topics()
+    async def action(admin: Admin) -> tuple[ClusterState, list[Topic], Endpoint, set[int]]:
+        client = admin.cluster
+        topics = await admin.list_topics(include_internal=True)
         source = (await client.any_channel()).address
         return client.state, topics, source, await _silent_brokers(client)
 
@@ -60,7 +61,7 @@ def status(as_json: bool, check: bool, bootstrap: Bootstrap) -> None:
         sys.exit(1)
 
 
-@cluster.command()
+@cluster.command(short_help="Move all replicas away from a broker.")
 @click.argument("broker_id", type=int)
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and change nothing.")
 @click.option("--wait/--no-wait", default=True, help="Wait until every replica has moved.  [default: wait]")
@@ -76,17 +77,17 @@ def decommission(
 ) -> None:
     """Move all replicas away from BROKER_ID, so that it can be stopped for good."""
 
-    async def action(client: ClusterClient) -> int:
-        topics = await Admin(client).list_topics()
-        everything = current_assignment(topics)
+    async def action(admin: Admin) -> int:
+        client = admin.cluster
+        everything = current_assignment(await admin.list_topics(include_internal=True))
         targets = {id_: rack for id_, rack in client.state.racks.items() if id_ != broker_id}
         held = [each for each, replicas in everything.items() if broker_id in replicas]
         if not held and broker_id not in client.state.brokers:
             raise ResourceNotFound(f"there is no broker {broker_id}, and no replica is assigned to it")
         plan = plan_moves(everything, held, targets)
-        await start_moves(client, plan, everything, throttle=throttle, dry_run=dry_run)
+        await start_moves(admin, plan, everything, throttle=throttle, dry_run=dry_run)
         if wait and not dry_run:
-            await wait_for_moves(client)
+            await wait_for_moves(admin)
         return len(plan)
 
     count = run(bootstrap, action)

@@ -8,9 +8,8 @@ import click
 
 from barnabas.cli.support.completion import complete_topic
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
+from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.elections import ElectionType, elect_leaders, is_elected
-from barnabas.client.admin.topics_and_configs import Admin
-from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.errors import error_for
 from barnabas.core.ids import TopicPartition
 
@@ -37,13 +36,13 @@ def elect(topic: str | None, partition: int | None, unclean: bool, bootstrap: Bo
         raise click.UsageError("--partition needs --topic")
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
 
-    async def action(client: ClusterClient) -> dict[TopicPartition, int]:
+    async def action(admin: Admin) -> dict[TopicPartition, int]:
         wanted = None
         if topic is not None:
-            (found,) = await Admin(client).describe_topics([topic])
+            found = (await admin.describe_topics([topic]))[topic]
             numbers = [at.index for at in found.partitions] if partition is None else [partition]
             wanted = [TopicPartition(topic, number) for number in numbers]
-        return await elect_leaders(client, kind, wanted)
+        return await elect_leaders(admin.cluster, kind, wanted)
 
     results = run(bootstrap, action)
     for each, code in sorted(results.items()):

@@ -11,7 +11,7 @@ from barnabas.cli.support.arguments import parse_pairs
 from barnabas.cli.support.exit_codes import InvalidSettings
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
-from barnabas.client.admin.client_quotas import Entity, EntityQuotas, alter_quotas, describe_quotas
+from barnabas.client.admin.client_quotas import Entity, EntityQuotas
 from barnabas.security.identity.principal import USER
 
 DEFAULT_ENTITY = "default"
@@ -46,7 +46,7 @@ def list_(
 ) -> None:
     """List quotas: all of them, or those of the given entity."""
     entity = _entity(user, client_id, ip)
-    found = run(bootstrap, lambda cluster: cluster.run_with_retries(lambda: describe_quotas(entity)))
+    found = run(bootstrap, lambda admin: admin.describe_client_quotas(entity))
     if as_json:
         print_json([{"entity": dict(each.entity), "quotas": dict(each.quotas)} for each in found])
         return
@@ -82,7 +82,8 @@ def set_(
     changes = {key: _number(key, text) for key, text in parse_pairs(pairs, "QUOTA=VALUE").items()}
     if not changes and not removals:
         raise click.UsageError("nothing to change: give QUOTA=VALUE or --delete QUOTA")
-    run(bootstrap, lambda cluster: cluster.run_with_retries(lambda: alter_quotas(entity, changes, removals)))
+    quotas: dict[str, float | None] = {**changes, **dict.fromkeys(removals)}
+    run(bootstrap, lambda admin: admin.alter_client_quotas(entity, quotas))
     click.echo(
         "changed the quotas of "
         + ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in entity.items())

@@ -12,17 +12,15 @@ from barnabas.cli.support.completion import complete_topic
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.partition_moves import start_moves, wait_for_moves
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
+from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.reassignment import (
     Move,
-    Reassignments,
     check_known,
     current_assignment,
     plan_from_json,
     plan_moves,
 )
 from barnabas.client.admin.replication_throttle import remove_throttles
-from barnabas.client.admin.topics_and_configs import Admin
-from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.errors import ResourceNotFound
 from barnabas.core.ids import TopicPartition
 
@@ -80,8 +78,9 @@ def start(
     wanted = None if brokers is None else parse_broker_ids(brokers, "--brokers")
     given = None if plan is None else _read_plan(plan)
 
-    async def action(client: ClusterClient) -> int:
-        everything = current_assignment(await Admin(client).list_topics())
+    async def action(admin: Admin) -> int:
+        client = admin.cluster
+        everything = current_assignment(await admin.list_topics(include_internal=True))
         if given is not None:
             check_known(given, everything)
             moves = {each: replicas for each, replicas in given.items() if replicas != everything[each]}
@@ -95,9 +94,9 @@ def start(
                 raise ResourceNotFound(f"there is no broker {unknown[0]}")
             targets = {id_: rack for id_, rack in client.state.racks.items() if not wanted or id_ in wanted}
             moves = plan_moves(everything, moving, targets, replication_factor)
-        await start_moves(client, moves, everything, throttle=throttle, dry_run=dry_run)
+        await start_moves(admin, moves, everything, throttle=throttle, dry_run=dry_run)
         if wait and not dry_run:
-            await wait_for_moves(client)
+            await wait_for_moves(admin)
         return len(moves)
 
     count = run(bootstrap, action)
@@ -112,10 +111,10 @@ def start(
 def status(as_json: bool, bootstrap: Bootstrap) -> None:
     """Show the moves in progress. Without any, replication throttles are removed."""
 
-    async def action(client: ClusterClient) -> dict[TopicPartition, Move]:
-        ongoing = await Reassignments(client).ongoing()
+    async def action(admin: Admin) -> dict[TopicPartition, Move]:
+        ongoing = await admin.list_partition_reassignments()
         if not ongoing:
-            await remove_throttles(client)
+            await remove_throttles(admin.cluster)
         return ongoing
 
     ongoing = run(bootstrap, action)
@@ -157,11 +156,11 @@ def status(as_json: bool, bootstrap: Bootstrap) -> None:
 def cancel(topics: tuple[str, ...], bootstrap: Bootstrap) -> None:
     """Cancel the moves in progress. The partitions return to their previous replicas."""
 
-    async def action(client: ClusterClient) -> int:
-        reassignments = Reassignments(client)
-        stopped = [each for each in await reassignments.ongoing() if not topics or each.topic in topics]
+    async def action(admin: Admin) -> int:
+        ongoing = await admin.list_partition_reassignments()
+        stopped = [each for each in ongoing if not topics or each.topic in topics]
         if stopped:
-            await reassignments.alter(dict.fromkeys(stopped))
+            await admin.alter_partition_reassignments(dict.fromkeys(stopped))
         return len(stopped)
 
     click.echo(f"cancelled the moves of {run(bootstrap, action)} partitions")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.cli.commands.security.secure import Secured
     from barnabas.config.broker_config import BrokerConfig
 
+CONSOLE_ADDRESS = Endpoint("127.0.0.1", 8080)
 _IDS = frozenset({"broker.id", "node.id"})
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -79,6 +80,14 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on this address.")
 @click.option(
+    "--console",
+    "console_text",
+    envvar="BARNABAS_CONSOLE",
+    metavar="HOST:PORT|off",
+    help="Serve a web page of the cluster on this address; with --brokers it is on 127.0.0.1:8080 by default."
+    "  [env: BARNABAS_CONSOLE]",
+)
+@click.option(
     "--control",
     metavar="HOST:PORT",
     help="For tests: serve an interface for faults and virtual time (docs/TESTING.md). Loopback only.",
@@ -94,6 +103,7 @@ def start(
     settings: tuple[str, ...],
     secure: bool,
     metrics: str | None,
+    console_text: str | None,
     control: str | None,
 ) -> None:
     """Start a broker or a local cluster.
@@ -120,6 +130,7 @@ def start(
     properties = _merged({} if config_file is None else _read(config_file), chosen)
     metrics_address = None if metrics is None else parse_address(metrics, "--metrics")
     control_address = None if control is None else parse_address(control, "--control")
+    console_address = _console_address(console_text, is_cluster=brokers is not None)
 
     from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415 - not needed for --help
 
@@ -132,12 +143,18 @@ def start(
         if brokers is not None and control_address is not None:
             raise InvalidConfig("--control is for one broker; leave out --brokers")
         if brokers is not None:
-            sys.exit(_run_cluster(properties, brokers, metrics_address, secured))
+            sys.exit(_run_cluster(properties, brokers, metrics_address, secured, console_address))
         config = BrokerConfig.load(properties)
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
 
-    sys.exit(_run(config, metrics_address, secured, control_address))
+    sys.exit(_run(config, metrics_address, secured, control_address, console_address))
+
+
+def _console_address(text: str | None, *, is_cluster: bool) -> Endpoint | None:
+    if text is None:
+        return CONSOLE_ADDRESS if is_cluster else None
+    return None if text.strip().lower() == "off" else parse_address(text, "--console")
 
 
 def _merged(file: dict[str, str], chosen: dict[str, str]) -> dict[str, str]:
@@ -168,13 +185,22 @@ def _refuse_to_open(properties: dict[str, str]) -> None:
 
 
 def _run_cluster(
-    properties: dict[str, str], brokers: int, metrics_address: Endpoint | None, secured: Secured | None
+    properties: dict[str, str],
+    brokers: int,
+    metrics_address: Endpoint | None,
+    secured: Secured | None,
+    console_address: Endpoint | None,
 ) -> int:
     from barnabas.config.broker_config import BrokerConfig  # noqa: PLC0415
     from barnabas.localcluster.local_cluster import ClusterFailed, LocalCluster  # noqa: PLC0415
 
     users = None if secured is None else secured.home.first_users
-    cluster = LocalCluster(properties, brokers, metrics_address, first_users=users)
+    companion = None
+    if console_address is not None:
+        from barnabas.cli.support.console_beside import console_of_cluster  # noqa: PLC0415
+
+        companion = console_of_cluster(console_address, lambda: cluster.properties)
+    cluster = LocalCluster(properties, brokers, metrics_address, first_users=users, companion=companion)
 
     def announce(line: str) -> None:
         click.echo(line)
@@ -199,6 +225,7 @@ def _run(
     metrics_address: Endpoint | None,
     secured: Secured | None,
     control_address: Endpoint | None = None,
+    console_address: Endpoint | None = None,
 ) -> int:
     # Imported here because only a valid configuration needs the broker.
     collect_seldom()
@@ -210,10 +237,15 @@ def _run(
         if secured is not None:
             welcome = secured.prepare(config)
         if control_address is not None:
-            from barnabas.testing.controlled_broker import run_controlled  # noqa: PLC0415 - for tests alone
+            from barnabas.testing.http.controlled_broker import run_controlled  # noqa: PLC0415 - for tests alone
 
             return run_controlled(config, control_address, metrics_address, welcome)
-        return run(config, metrics_address, welcome)
+        beside = None
+        if console_address is not None:
+            from barnabas.cli.support.console_beside import console_of_broker  # noqa: PLC0415
+
+            beside = console_of_broker(console_address, config)
+        return run(config, metrics_address, welcome, beside=beside)
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
     except StartupFailed as error:

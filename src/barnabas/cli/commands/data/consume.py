@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import click
 
-from barnabas.cli.support.arguments import parse_timestamp
+from barnabas.cli.records.partitions import partitions_of
+from barnabas.cli.records.record_lines import Formats, json_renderer, text_renderer
+from barnabas.cli.records.record_printing import (
+    POLL_MS,
+    Following,
+    Printer,
+    has_read_everything,
+    watching_brokers,
+)
+from barnabas.cli.records.value_formats import FORMATS
+from barnabas.cli.support.arguments import parse_moment
 from barnabas.cli.support.completion import complete_group, complete_topic
-from barnabas.cli.support.exit_codes import Failure
-from barnabas.cli.support.record_lines import Render, json_renderer, text_renderer
+from barnabas.cli.support.exit_codes import Failure, InvalidSettings
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
-from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, Fetched, list_offsets
-from barnabas.client.group_member import GroupMember
+from barnabas.client.admin.admin import Admin
+from barnabas.client.config.consumer_keys import CONSUMER_KEYS
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.consumer.listener import RebalanceListener
+from barnabas.client.core.client_errors import CommitFailed
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 
 NOTICE_AFTER_S = 1.5
 """A rebalance takes as long as its slowest member, so the wait is announced."""
+CLOSE_TIMEOUT_MS = 2_000
+
+
+class Bounds(NamedTuple):
+    """Where reading starts and ends."""
+
+    from_beginning: bool
+    offset: int | None
+    since_ms: int | None
+    until_ms: int | None
+    to_end: bool
 
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topic)
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record instead of the end.")
 @click.option("--offset", type=int, help="Start at this offset; -N is N records before the end.")
-@click.option("--timestamp", metavar="ISO|MS", help="Start at the first record of that time or later.")
+@click.option("--since", "--timestamp", metavar="TIME",
+    help="Start at the first record of this time (10m ago, ISO 8601, ms since 1970) or later.")  # fmt: skip
+@click.option("--until", metavar="TIME", help="Stop before the first record of this time or later.")
+@click.option("--to-end", is_flag=True, help="Stop at the present end of each partition.")
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
     help="Only this partition; may be given several times.")  # fmt: skip
 @click.option("--group", metavar="NAME", shell_complete=complete_group,
@@ -37,12 +66,18 @@ NOTICE_AFTER_S = 1.5
 @click.option("--keys", is_flag=True, help="Print the key and a tab before each value.")
 @click.option("--headers", is_flag=True, help="Print headers and a tab before each value.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one record per line.")
+@click.option("--key-format", type=click.Choice(list(FORMATS)), default="string", show_default=True,
+    help="How keys are printed.")  # fmt: skip
+@click.option("--value-format", type=click.Choice(list(FORMATS)), default="string", show_default=True,
+    help="How values are printed.")  # fmt: skip
 @bootstrap_option
 def consume(
     topic: str,
     from_beginning: bool,
     offset: int | None,
-    timestamp: str | None,
+    since: str | None,
+    until: str | None,
+    to_end: bool,
     partitions: tuple[int, ...],
     group: str | None,
     count: int | None,
@@ -51,119 +86,153 @@ def consume(
     keys: bool,
     headers: bool,
     as_json: bool,
+    key_format: str,
+    value_format: str,
     bootstrap: Bootstrap,
 ) -> None:
     """Print the records of a topic, and follow it.
 
     Reading starts at the end of the topic, and goes on until Ctrl-C, --count or --timeout. With --group it
     starts at the group's offsets. Where there are none, it starts at the end, or at the beginning with
-    --from-beginning.
+    --from-beginning. --until and --to-end read from the beginning, unless a start is given.
     """
-    if group is not None and (partitions or offset is not None or timestamp is not None):
-        raise click.UsageError("--group excludes --offset, --timestamp and --partition")
-    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
-        raise click.UsageError("--from-beginning, --offset and --timestamp exclude each other")
-    since_ms = None if timestamp is None else parse_timestamp(timestamp, "--timestamp")
-    render = json_renderer(topic) if as_json else text_renderer(keys=keys, headers=headers)
+    has_start = from_beginning or offset is not None or since is not None
+    bounds = Bounds(
+        from_beginning or (not has_start and (until is not None or to_end)),
+        offset,
+        None if since is None else parse_moment(since, "--since"),
+        None if until is None else parse_moment(until, "--until"),
+        to_end,
+    )
+    if group is not None and (partitions or offset is not None or since or until or to_end):
+        raise click.UsageError("--group excludes --offset, --since, --until, --to-end and --partition")
+    if sum((from_beginning, offset is not None, since is not None)) > 1:
+        raise click.UsageError("--from-beginning, --offset and --since exclude each other")
+    formats = Formats(FORMATS[key_format], FORMATS[value_format])
+    render = json_renderer(formats) if as_json else text_renderer(keys=keys, headers=headers, formats=formats)
+    config = bootstrap.config(
+        CONSUMER_KEYS,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest" if bounds.from_beginning else "latest",
+        isolation_level="read_committed" if committed else None,
+    )
 
-    async def action(cluster: ClusterClient) -> None:
-        found = await cluster.topic(topic)
-        printer = Printer(cluster, render, count, timeout_s)
-        if group is not None:
-            await _consume_in_group(cluster, topic, group, printer, from_beginning, committed)
-            return
-        indexes = sorted(set(partitions)) or [at.index for at in found.partitions]
-        if indexes[-1] >= len(found.partitions):
-            raise Failure(f"{topic} has partitions 0 to {len(found.partitions) - 1}, not {indexes[-1]}")
-        positions = await _positions(cluster, topic, indexes, from_beginning, offset, since_ms)
-        async with Consumer(cluster, topic, positions, read_committed=committed) as consumer:
-            while not printer.is_done:
-                printer.print(await consumer.poll())
+    async def action(admin: Admin) -> None:
+        wanted = await partitions_of(admin, topic, partitions)
+        printer = Printer(render, count=count, timeout_s=timeout_s)
+        async with consuming(config) as consumer, watching_brokers(admin, printer, consumer):
+            if group is not None:
+                await _follow_in_group(consumer, topic, group, printer)
+            else:
+                is_committed = config.get("isolation.level") == "read_committed"
+                starts, ends = await _offsets(admin, wanted, bounds, is_committed=is_committed)
+                await consumer.assign(starts)
+                for at, start in starts.items():
+                    consumer.seek(at, start)
+                if starts:
+                    await Following(consumer, printer, ends).run()
 
-    run(bootstrap, action)
+    run(bootstrap, action, announces_itself=True)
+
+
+@asynccontextmanager
+async def consuming(config: dict[str, Any]) -> AsyncIterator[Consumer[Any, Any]]:
+    """Consumer with these settings. A setting that cannot be is wrong usage."""
+    try:
+        consumer: Consumer[Any, Any] = Consumer(config)
+    except InvalidConfig as error:
+        raise InvalidSettings(error.message) from None
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await consumer.close(timeout_ms=CLOSE_TIMEOUT_MS)
+
+
+async def _follow_in_group(consumer: Consumer[Any, Any], topic: str, group: str, printer: Printer) -> None:
+    settled: Collection[TopicPartition] | None = None
+    loop = asyncio.get_running_loop()
+    notice = loop.call_later(NOTICE_AFTER_S, _announce_rebalance, group)
+    joined = asyncio.Event()
+    try:
+        await consumer.subscribe([topic], listener=_Joined(joined))
+        while not printer.is_full and not (printer.timed_out and await has_read_everything(consumer)):
+            records = await consumer.poll(timeout_ms=POLL_MS, max_records=printer.room)
+            if not joined.is_set():
+                printer.begin_waiting()
+                continue
+            notice.cancel()
+            printer.print(records)
+            # The start position is committed at once. Otherwise records written during a rebalance, or
+            # between two runs, would lie before the end that the next lookup finds.
+            is_new = consumer.assignment != settled and consumer.is_positioned
+            if records or is_new:
+                await _commit(consumer)
+                settled = consumer.assignment
+            elif consumer.assignment != settled:
+                printer.begin_waiting()
+    finally:
+        notice.cancel()
+
+
+async def _commit(consumer: Consumer[Any, Any]) -> None:
+    try:
+        await consumer.commit()
+    except CommitFailed as error:  # the next owner prints these records again
+        click.echo(f"barnabas: {error}", err=True)
+
+
+class _Joined(RebalanceListener):
+    """Notes the first assignment, which may be empty."""
+
+    def __init__(self, joined: asyncio.Event) -> None:
+        self._joined = joined
+
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        del partitions
+        self._joined.set()
 
 
 def _announce_rebalance(group: str) -> None:
     click.echo(f"waiting for the rebalance of group {group} …", err=True)
 
 
-class Printer:
-    """Printer of records, with the limits of --count and --timeout."""
-
-    def __init__(
-        self, cluster: ClusterClient, render: Render, count: int | None, timeout_s: float | None
-    ) -> None:
-        self._clock = cluster.clock
-        self._render = render
-        self._left = count
-        self._timeout_s = timeout_s
-        self._last_ms = self._clock.monotonic_ms()
-        self.is_done = False
-
-    def begin_waiting(self) -> None:
-        """Start the timeout. The time before it, such as a rebalance, does not count."""
-        self._last_ms = self._clock.monotonic_ms()
-
-    def print(self, records: list[Fetched]) -> list[Fetched]:
-        """Print records, at most as many as --count leaves; returns the printed ones."""
-        if self._left is not None:
-            records = records[: self._left]
-            self._left -= len(records)
-        if records:
-            sys.stdout.buffer.write(b"".join([self._render(each) for each in records]))
-            sys.stdout.buffer.flush()
-            self._last_ms = self._clock.monotonic_ms()
-        quiet_ms = self._clock.monotonic_ms() - self._last_ms
-        is_quiet = not records and self._timeout_s is not None and quiet_ms >= self._timeout_s * 1_000
-        self.is_done = self._left == 0 or is_quiet
-        return records
+Offsets = dict[TopicPartition, int]
 
 
-async def _consume_in_group(
-    cluster: ClusterClient, topic: str, group: str, printer: Printer, from_beginning: bool, committed: bool
-) -> None:
-    async with GroupMember(cluster, group, topic) as member:
-        while not printer.is_done:
-            notice = asyncio.get_running_loop().call_later(NOTICE_AFTER_S, _announce_rebalance, group)
-            try:
-                partitions = await member.join()
-            finally:
-                notice.cancel()
-            begin = await list_offsets(cluster, topic, partitions, EARLIEST if from_beginning else LATEST)
-            stands = await member.committed(partitions)
-            # Commit the start position at once. Otherwise records written during a rebalance, or between two
-            # runs, would lie before the end that the next lookup finds.
-            await member.commit({each: offset for each, offset in begin.items() if each not in stands})
-            positions = begin | stands
-            printer.begin_waiting()
-            async with Consumer(cluster, topic, positions, read_committed=committed) as consumer:
-                while not printer.is_done and not member.must_rejoin.is_set():
-                    printed = printer.print(await consumer.poll())
-                    if printed:
-                        await member.commit({each.partition: each.record.offset + 1 for each in printed})
+async def _offsets(
+    admin: Admin, partitions: list[TopicPartition], bounds: Bounds, *, is_committed: bool
+) -> tuple[Offsets, Offsets]:
+    """Start of each partition to read, and its end if reading ends there. Partitions that have nothing
+    between the two are left out. An offset outside a partition is an error that names the partition.
+    """
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=is_committed)
+    starts = await _starts(admin, partitions, bounds, ends)
+    if bounds.until_ms is None and not bounds.to_end:
+        return starts, {}
+    if bounds.until_ms is not None:
+        ends = _at_most(ends, await admin.list_offsets(dict.fromkeys(partitions, bounds.until_ms)))
+    left = [at for at in partitions if starts[at] < ends[at]]
+    return {at: starts[at] for at in left}, {at: ends[at] for at in left}
 
 
-async def _positions(
-    cluster: ClusterClient,
-    topic: str,
-    partitions: list[int],
-    from_beginning: bool,
-    offset: int | None,
-    since_ms: int | None,
-) -> dict[int, int]:
-    """Start offset of each partition. An offset outside a partition is an error that names the partition."""
-    if from_beginning:
-        return await list_offsets(cluster, topic, partitions, EARLIEST)
-    ends = await list_offsets(cluster, topic, partitions, LATEST)
-    if since_ms is not None:
-        found = await list_offsets(cluster, topic, partitions, since_ms)
-        return {index: at if at >= 0 else ends[index] for index, at in found.items()}
-    if offset is None:
+def _at_most(ends: Offsets, found: Offsets) -> Offsets:
+    return {at: end if found[at] < 0 else min(found[at], end) for at, end in ends.items()}
+
+
+async def _starts(admin: Admin, partitions: list[TopicPartition], bounds: Bounds, ends: Offsets) -> Offsets:
+    if bounds.since_ms is not None:
+        return _at_most(ends, await admin.list_offsets(dict.fromkeys(partitions, bounds.since_ms)))
+    if bounds.offset is None and not bounds.from_beginning:
         return ends
-    starts = await list_offsets(cluster, topic, partitions, EARLIEST)
-    if offset < 0:
-        return {index: max(starts[index], end + offset) for index, end in ends.items()}
-    for index, end in ends.items():
-        if not starts[index] <= offset <= end:
-            raise Failure(f"partition {index} of {topic} has offsets {starts[index]} to {end}, not {offset}")
-    return dict.fromkeys(partitions, offset)
+    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    if bounds.offset is None:
+        return starts
+    if bounds.offset < 0:
+        return {at: max(starts[at], end + bounds.offset) for at, end in ends.items()}
+    for (topic, index), end in ends.items():
+        start = starts[TopicPartition(topic, index)]
+        if not start <= bounds.offset <= end:
+            raise Failure(f"partition {index} of {topic} has offsets {start} to {end}, not {bounds.offset}")
+    return dict.fromkeys(partitions, bounds.offset)

@@ -11,9 +11,9 @@ from barnabas.cli.support.completion import complete_group
 from barnabas.cli.support.exit_codes import NotFound
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
-from barnabas.client.admin.groups import GroupDescription, Groups
-from barnabas.client.admin.offset_reset import OffsetReset, Offsets, ResetTo, offsets_at, target_offsets
-from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.groups import GroupDescription
+from barnabas.client.admin.offset_reset import OffsetReset, Offsets, ResetTo, target_offsets
 from barnabas.core.errors import GroupIdNotFound
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import LATEST
@@ -31,7 +31,7 @@ def group() -> None:
 @bootstrap_option
 def list_(as_json: bool, bootstrap: Bootstrap) -> None:
     """List the groups."""
-    found = run(bootstrap, lambda cluster: Groups(cluster).list())
+    found = run(bootstrap, lambda admin: admin.list_groups())
     if as_json:
         print_json([{"group": each.group_id, "type": each.type, "state": each.state} for each in found])
         return
@@ -45,8 +45,8 @@ def list_(as_json: bool, bootstrap: Bootstrap) -> None:
 def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
     """Show members, offsets and lag of the groups NAMES."""
 
-    async def action(cluster: ClusterClient) -> list[tuple[GroupDescription, Offsets, Offsets]]:
-        return [await _look_at(cluster, name) for name in names]
+    async def action(admin: Admin) -> list[tuple[GroupDescription, Offsets, Offsets]]:
+        return [await _look_at(admin, name) for name in names]
 
     described = run(bootstrap, action)
     if as_json:
@@ -60,7 +60,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> Non
         print_table(("topic", "partition", "offset", "end", "lag", "member"), _rows(about, committed, ends))
 
 
-@group.command(name="reset-offsets")
+@group.command(name="reset-offsets", short_help="Reset the offsets of a group without members.")
 @click.argument("name", shell_complete=complete_group)
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:PARTITION,…]", help="Reset only this.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
@@ -97,17 +97,16 @@ def reset_offsets(
         reset = OffsetReset(ResetTo.EARLIEST if to_earliest else ResetTo.LATEST)
     selections = [parse_topic_selection(text, "--topic") for text in topics]
 
-    async def action(cluster: ClusterClient) -> tuple[Offsets, Offsets]:
-        groups = Groups(cluster)
-        committed = await groups.offsets(name)
-        wanted = await _wanted(cluster, selections, committed)
+    async def action(admin: Admin) -> tuple[Offsets, Offsets]:
+        committed = await admin.list_group_offsets(name)
+        wanted = await _wanted(admin, selections, committed)
         if not wanted:
             raise NotFound(
                 f"group {name} has no offsets to reset; to set first offsets, name topics with --topic"
             )
-        target = await target_offsets(cluster, reset, wanted, committed)
+        target = await target_offsets(admin.cluster, reset, wanted, committed)
         if not dry_run:
-            await groups.commit(name, target)
+            await admin.alter_group_offsets(name, target)
         return committed, target
 
     committed, target = run(bootstrap, action)
@@ -118,16 +117,16 @@ def reset_offsets(
     print_table(("topic", "partition", "before", "would be" if dry_run else "now"), rows)
 
 
-@group.command()
+@group.command(short_help="Delete groups without members, and their offsets.")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: Bootstrap) -> None:
     """Delete the groups NAMES, which must have no members, and their offsets."""
 
-    async def action(cluster: ClusterClient) -> None:
+    async def action(admin: Admin) -> None:
         for name in names:
             try:
-                await Groups(cluster).delete(name)
+                await admin.delete_groups([name])
             except GroupIdNotFound:
                 raise _no_group(name) from None
             click.echo(f"deleted group {name}")
@@ -139,27 +138,26 @@ def _no_group(name: str) -> NotFound:
     return NotFound(f"there is no group {name}")
 
 
-async def _look_at(cluster: ClusterClient, name: str) -> tuple[GroupDescription, Offsets, Offsets]:
-    groups = Groups(cluster)
+async def _look_at(admin: Admin, name: str) -> tuple[GroupDescription, Offsets, Offsets]:
     try:
-        about = await groups.describe(name)
+        about = (await admin.describe_groups([name]))[name]
     except GroupIdNotFound:
         raise _no_group(name) from None
-    committed = await groups.offsets(name)
+    committed = await admin.list_group_offsets(name)
     assigned = [each for member in about.members for each in member.partitions]
-    ends = await offsets_at(cluster, sorted({*committed, *assigned}), LATEST)
+    ends = await admin.list_offsets(dict.fromkeys(sorted({*committed, *assigned}), LATEST))
     return about, committed, ends
 
 
 async def _wanted(
-    cluster: ClusterClient, selections: Sequence[TopicSelection], committed: Offsets
+    admin: Admin, selections: Sequence[TopicSelection], committed: Offsets
 ) -> list[TopicPartition]:
     """Partitions to reset: those of --topic, or all that the group has offsets of."""
     if not selections:
         return sorted(committed)
     wanted: list[TopicPartition] = []
     for name, partitions in selections:
-        every = [each.index for each in (await cluster.topic(name)).partitions]
+        every = [each.index for each in (await admin.describe_topics([name]))[name].partitions]
         chosen = every if partitions is None else partitions
         if missing := sorted(set(chosen) - set(every)):
             raise click.UsageError(f"topic {name} has no partition {missing[0]}")

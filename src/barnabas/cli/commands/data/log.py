@@ -15,7 +15,7 @@ from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.cli.support.session import Bootstrap
-    from barnabas.client.aio.cluster_client import ClusterClient
+    from barnabas.client.admin.admin import Admin
     from barnabas.storage.manifest import Bounds
 
 
@@ -24,7 +24,7 @@ def log() -> None:
     """Dump the files of a log."""
 
 
-@log.command()
+@log.command(short_help="Print segments, indexes, snapshots and checkpoints.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--data", "print_data", is_flag=True, help="Print the records: keys, values and headers.")
 @click.option("--deep", is_flag=True, help="Decompress batches and print their records.")
@@ -57,7 +57,7 @@ def _with_bootstrap(command: Callable[..., Any]) -> Callable[..., Any]:
     return bootstrap_option(command)
 
 
-@log.command()
+@log.command(short_help="Export the closed segments of a log directory for Spark.")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
 @click.option("--out", type=click.Path(path_type=Path), help="Output file; default: in the log directory.")
@@ -80,7 +80,7 @@ def manifest(directory: Path, topics: tuple[str, ...], out: Path | None, bootstr
     )
     if not wanted:
         raise NotFound(f"there is no log of {', '.join(topics) or 'any topic'} in {directory}")
-    bounds = run(bootstrap, lambda cluster: _bounds(cluster, wanted))
+    bounds = run(bootstrap, lambda admin: _bounds(admin, wanted))
     files = RealFiles()
     found = build_manifest(files, str(directory.absolute()), bounds)
     target = out or directory / MANIFEST
@@ -89,15 +89,10 @@ def manifest(directory: Path, topics: tuple[str, ...], out: Path | None, bootstr
     click.echo(f"{target}: {len(found['partitions'])} partitions, {segments} closed segments")
 
 
-async def _bounds(cluster: ClusterClient, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    from barnabas.client.aio.consumer import list_offsets  # noqa: PLC0415
+async def _bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    from barnabas.protocol.offset_numbers import EARLIEST, LATEST  # noqa: PLC0415
     from barnabas.storage.manifest import Bounds  # noqa: PLC0415
 
-    found = {}
-    for topic in sorted({each.topic for each in partitions}):
-        numbers = [each.partition for each in partitions if each.topic == topic]
-        stable = await list_offsets(cluster, topic, numbers, -1, isolation_level=1)
-        starts = await list_offsets(cluster, topic, numbers, -2)
-        for number in numbers:
-            found[TopicPartition(topic, number)] = Bounds(starts[number], stable[number])
-    return found
+    stable = await admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    return {at: Bounds(starts[at], stable[at]) for at in partitions}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
+from barnabas.cli.records.partitions import partitions_of
 from barnabas.cli.support.arguments import parse_timestamp
 from barnabas.cli.support.completion import complete_topic
-from barnabas.cli.support.exit_codes import Failure
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
-from barnabas.client.admin.topic_records import delete_records
-from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import list_offsets
+from barnabas.client.admin.admin import Admin
 from barnabas.core.errors import OffsetOutOfRange
+from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import LATEST
 
 
@@ -44,26 +43,23 @@ def delete(
         raise click.UsageError("give exactly one of --before-offset, --before-time and --all")
     since_ms = None if before_time is None else parse_timestamp(before_time, "--before-time")
 
-    async def action(cluster: ClusterClient) -> dict[int, int]:
-        found = await cluster.topic(topic)
-        indexes = sorted(set(partitions)) or [at.index for at in found.partitions]
-        if indexes[-1] >= len(found.partitions):
-            raise Failure(f"{topic} has partitions 0 to {len(found.partitions) - 1}, not {indexes[-1]}")
-        before = await list_offsets(cluster, topic, indexes, LATEST)
+    async def action(admin: Admin) -> dict[TopicPartition, int]:
+        wanted = await partitions_of(admin, topic, partitions)
+        before = await admin.list_offsets(dict.fromkeys(wanted, LATEST))
         if before_offset is not None:
-            short = [f"{index} ends at {end}" for index, end in sorted(before.items()) if end < before_offset]
+            short = [f"{at.partition} ends at {end}" for at, end in before.items() if end < before_offset]
             if short:
                 raise OffsetOutOfRange(
                     f"no record was deleted: some partitions of {topic} end before offset {before_offset} "
                     f"({', '.join(short)}); choose with --partition"
                 )
-            before = dict.fromkeys(indexes, before_offset)
+            before = dict.fromkeys(wanted, before_offset)
         if since_ms is not None:
-            later = await list_offsets(cluster, topic, indexes, since_ms)
-            before = {index: at if at >= 0 else before[index] for index, at in later.items()}
-        return await delete_records(cluster, topic, before)
+            later = await admin.list_offsets(dict.fromkeys(wanted, since_ms))
+            before = {at: first if first >= 0 else before[at] for at, first in later.items()}
+        return await admin.delete_records(before)
 
-    starts = sorted(run(bootstrap, action).items())
+    starts = sorted((at.partition, start) for at, start in run(bootstrap, action).items())
     if as_json:
         print_json([{"partition": partition, "start_offset": start} for partition, start in starts])
     else:

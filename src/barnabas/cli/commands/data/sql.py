@@ -9,11 +9,13 @@ from typing import Any
 import click
 
 from barnabas.cli.support.exit_codes import Failure, InvalidSettings, Unreachable, failure_for
-from barnabas.cli.support.session import Bootstrap, bootstrap_option, given_properties
-from barnabas.client.consumer.arrow_decoding import MissingExtra
+from barnabas.cli.support.progress import Stages
+from barnabas.cli.support.session import Bootstrap, bootstrap_option
+from barnabas.client.config.consumer_keys import CONSUMER_KEYS
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.tables.sql import query_topics
 from barnabas.core.errors import InvalidConfig, KafkaError, NetworkException
+from barnabas.core.optional_dependencies import MissingExtra
 
 
 @click.command()
@@ -23,9 +25,7 @@ from barnabas.core.errors import InvalidConfig, KafkaError, NetworkException
 @click.option("--committed", is_flag=True, help="Omit records of open and aborted transactions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one row per line.")
 @bootstrap_option
-@click.pass_context
 def sql(
-    ctx: click.Context,
     query: str,
     since: str | None,
     until: str | None,
@@ -39,11 +39,9 @@ def sql(
     headers. Bounds such as timestamp >= now() - INTERVAL 1 HOUR are pushed down to offsets. Quote names with
     a dash: SELECT count(*) FROM "my-topic".
     """
-    config = {
-        **given_properties(ctx),
-        "bootstrap.servers": ",".join(map(str, bootstrap.addresses)),
-        "isolation.level": "read_committed" if committed else "read_uncommitted",
-    }
+    config = bootstrap.config(CONSUMER_KEYS, isolation_level="read_committed" if committed else None)
+    waiting = Stages("barnabas")
+    waiting.enter(f"reading from {bootstrap}", at_once=False)
     try:
         found = query_topics(query, since=since, until=until, config=config)
         if as_json:
@@ -64,6 +62,8 @@ def sql(
         if type(error).__module__.partition(".")[0] not in {"duckdb", "_duckdb", "sqlglot"}:
             raise
         raise Failure(str(error)) from None
+    finally:
+        waiting.leave()
 
 
 def _print_json(found: Any) -> None:

@@ -11,10 +11,10 @@ from barnabas.cli.support.arguments import parse_pairs
 from barnabas.cli.support.completion import complete_topic
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.admin.topic_records import partition_sizes
-from barnabas.client.admin.topics_and_configs import Admin
-from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.core.cluster_state import Topic
+from barnabas.client.core.metadata import Topic
 from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.protocol.config_numbers import ResourceType
@@ -59,14 +59,9 @@ def create(
     """Create the topic NAME."""
     settings = parse_pairs(configs, "--config")
 
-    async def action(cluster: ClusterClient) -> str:
+    async def action(admin: Admin) -> str:
         try:
-            await Admin(cluster).create_topic(
-                name,
-                partitions=partitions or -1,
-                replication_factor=replication_factor or -1,
-                configs=settings,
-            )
+            await admin.create_topics([NewTopic(name, partitions or -1, replication_factor or -1, settings)])
         except TopicAlreadyExists:
             if not if_not_exists:
                 raise
@@ -82,8 +77,7 @@ def create(
 @bootstrap_option
 def list_(internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
     """List the topics, one per line."""
-    topics = run(bootstrap, lambda cluster: Admin(cluster).list_topics())
-    shown = [each for each in topics if internal or not each.is_internal]
+    shown = run(bootstrap, lambda admin: admin.list_topics(include_internal=internal))
     if as_json:
         print_json([{"name": each.name, "partitions": len(each.partitions)} for each in shown])
         return
@@ -91,7 +85,7 @@ def list_(internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
         click.echo(each.name)
 
 
-@topic.command()
+@topic.command(short_help="Show partitions, replicas and settings of topics.")
 @click.argument("names", nargs=-1, shell_complete=complete_topic)
 @click.option("--internal", is_flag=True, help="Without NAMES: include internal topics.")
 @json_option
@@ -99,10 +93,11 @@ def list_(internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
 def describe(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: Bootstrap) -> None:
     """Show partitions, replicas and settings of the topics NAMES, or of all."""
 
-    async def action(cluster: ClusterClient) -> list[tuple[Topic, dict[str, str]]]:
-        admin = Admin(cluster)
-        topics = await (admin.describe_topics(names) if names else admin.list_topics())
-        shown = [each for each in topics if names or internal or not each.is_internal]
+    async def action(admin: Admin) -> list[tuple[Topic, dict[str, str]]]:
+        if names:
+            shown = list((await admin.describe_topics(names)).values())
+        else:
+            shown = await admin.list_topics(include_internal=internal)
         return [(each, await _own_settings(admin, each.name)) for each in shown]
 
     described = run(bootstrap, action)
@@ -122,13 +117,13 @@ def describe(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: B
         )
 
 
-@topic.command()
+@topic.command(short_help="Show the offsets and the size of each partition of NAME.")
 @click.argument("name", shell_complete=complete_topic)
 @json_option
 @bootstrap_option
 def offsets(name: str, as_json: bool, bootstrap: Bootstrap) -> None:
     """Show first offset, next offset and size on the leader's disk of every partition of NAME."""
-    sizes = run(bootstrap, lambda cluster: partition_sizes(cluster, name))
+    sizes = run(bootstrap, lambda admin: partition_sizes(admin.cluster, name))
     if as_json:
         print_json([asdict(each) for each in sizes])
         return
@@ -161,12 +156,11 @@ def alter(
     if partitions is None and not changes and not removals:
         raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
 
-    async def action(cluster: ClusterClient) -> None:
-        admin = Admin(cluster)
+    async def action(admin: Admin) -> None:
         if changes or removals:
-            await admin.alter_configs(ResourceType.TOPIC, name, changes=changes, removals=removals)
+            await admin.alter_configs({(ResourceType.TOPIC, name): {**changes, **dict.fromkeys(removals)}})
         if partitions is not None:
-            await admin.add_partitions(name, partitions)
+            await admin.create_partitions({name: partitions})
 
     run(bootstrap, action)
     click.echo(f"altered topic {name}")
@@ -189,10 +183,10 @@ def delete(names: tuple[str, ...], if_exists: bool, force: bool, bootstrap: Boot
     if internal and not force:
         raise click.UsageError(_internal_topics_kept(internal))
 
-    async def action(cluster: ClusterClient) -> None:
+    async def action(admin: Admin) -> None:
         for name in names:
             try:
-                await Admin(cluster).delete_topic(name)
+                await admin.delete_topics([name])
             except UnknownTopicOrPartition:
                 if not if_exists:
                     raise
@@ -210,7 +204,8 @@ def _internal_topics_kept(names: list[str]) -> str:
 
 async def _own_settings(admin: Admin, name: str) -> dict[str, str]:
     """Settings of the topic itself, without defaults."""
-    settings = await admin.describe_configs(ResourceType.TOPIC, name)
+    topic = (ResourceType.TOPIC, name)
+    settings = (await admin.describe_configs([topic]))[topic]
     return {each.name: each.value or "" for each in settings if each.source == "topic"}
 
 

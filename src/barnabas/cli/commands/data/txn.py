@@ -12,8 +12,8 @@ from barnabas.cli.support.completion import complete_topic
 from barnabas.cli.support.exit_codes import NotFound
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
-from barnabas.client.admin.transactions import OpenTransaction, TransactionDescription, Transactions
-from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.transactions import OpenTransaction, TransactionDescription
 from barnabas.core.ids import TopicPartition
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -32,8 +32,7 @@ def txn() -> None:
 def list_(states: tuple[str, ...], longer_than_ms: int, as_json: bool, bootstrap: Bootstrap) -> None:
     """List the transactional ids."""
     found = run(
-        bootstrap,
-        lambda cluster: Transactions(cluster).list_all(states=states, longer_than_ms=longer_than_ms),
+        bootstrap, lambda admin: admin.list_transactions(states=states, longer_than_ms=longer_than_ms)
     )
     if as_json:
         print_json([asdict(each) for each in found])
@@ -54,8 +53,9 @@ def list_(states: tuple[str, ...], longer_than_ms: int, as_json: bool, bootstrap
 def describe(ids: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
     """Show the coordinator's state of the transactional IDS."""
 
-    async def action(cluster: ClusterClient) -> list[TransactionDescription]:
-        return [await Transactions(cluster).describe(each) for each in ids]
+    async def action(admin: Admin) -> list[TransactionDescription]:
+        found = await admin.describe_transactions(ids)
+        return [found[each] for each in ids]
 
     described = run(bootstrap, action)
     if as_json:
@@ -71,16 +71,16 @@ def describe(ids: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
             print_table(("topic", "partition"), [(topic, str(number)) for topic, number in each.partitions])
 
 
-@txn.command()
+@txn.command(short_help="Find hanging transactions, which no coordinator will end.")
 @click.argument("topics", nargs=-1)
 @json_option
 @bootstrap_option
 def hanging(topics: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
     """Find hanging transactions, which no coordinator will end, in TOPICS or in all topics."""
 
-    async def action(cluster: ClusterClient) -> list[OpenTransaction]:
-        await cluster.refresh(None)
-        return await Transactions(cluster).hanging(topics or sorted(cluster.state.topics))
+    async def action(admin: Admin) -> list[OpenTransaction]:
+        every = await admin.list_topics(include_internal=True)
+        return await admin.find_hanging_transactions(topics or [each.name for each in every])
 
     found = run(bootstrap, action)
     if as_json:
@@ -102,7 +102,7 @@ def hanging(topics: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> Non
     )
 
 
-@txn.command()
+@txn.command(short_help="Abort the transaction that is open in a partition.")
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("partition", type=int)
 @click.option(
@@ -116,11 +116,11 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
     coordinator knows should be ended by its producer or by its timeout.
     """
 
-    async def action(cluster: ClusterClient) -> OpenTransaction:
-        transactions = Transactions(cluster)
-        for each in await transactions.open_in(TopicPartition(topic, partition)):
+    async def action(admin: Admin) -> OpenTransaction:
+        at = TopicPartition(topic, partition)
+        for each in (await admin.describe_producers([at]))[at]:
             if each.start_offset == start_offset:
-                await transactions.abort(each)
+                await admin.abort_transaction(each)
                 return each
         raise NotFound(f"no transaction is open in {topic}-{partition} since offset {start_offset}")
 

@@ -108,7 +108,7 @@ def _print_address(url: str, token: LocalToken | None) -> None:
     click.echo(f"barnabas pipelines listen on {url}")
 
 
-@pipeline.command()
+@pipeline.command(short_help="Keep pipelines running, with Kafka Connect's REST API.")
 @click.option("--listen", default="127.0.0.1:8083", show_default=True, metavar="HOST:PORT")
 @click.option(
     "--config",
@@ -163,7 +163,7 @@ def serve(
         raise Unreachable(f"{error}: {advice(str(error), bootstrap.security.protocol)}") from None
 
 
-@pipeline.command()
+@pipeline.command(short_help="Start the spec in a file, or a pipeline of the service.")
 @click.argument("what", metavar="FILE|NAME")
 @_url
 def start(what: str, service: Service) -> None:
@@ -266,9 +266,13 @@ def status(name: str, as_json: bool, service: Service) -> None:
     if about["last_error"]:
         click.echo(f"last error: {about['last_error']}")
     if about["progress"]:
-        from barnabas.pipelines.state.progress import Progress, progress_line  # noqa: PLC0415
+        from barnabas.pipelines.state.progress import Progress, progress_line, sink_line  # noqa: PLC0415
 
-        click.echo(progress_line(Progress.of_document(about["progress"]), about["records"]))
+        progress = Progress.of_document(about["progress"])
+        click.echo(progress_line(progress, about["records"]))
+        line = sink_line(progress, about["lag"], SystemClock().now_ms())
+        if line is not None:
+            click.echo(line)
 
 
 @pipeline.command()

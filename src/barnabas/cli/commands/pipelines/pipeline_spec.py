@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ from barnabas.pipelines.state.location import default_state
 if TYPE_CHECKING:
     from barnabas.pipelines.spec.model import PipelineSpec
     from barnabas.pipelines.spec.yaml_source import Located
+
+SPARK_PACKAGES = ("numpy", "pandas", "pyarrow", "pyspark")
+"""Packages of the extra `spark` that a run imports."""
 
 state_option = click.option(
     "--state",
@@ -32,16 +36,15 @@ def what_to_install() -> str:
 
 
 def load_file(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Located]:
-    try:
-        from barnabas.pipelines.spec.problems import InvalidSpec  # noqa: PLC0415 - rarely needed
-        from barnabas.pipelines.spec.validation import load  # noqa: PLC0415 - rarely needed
-        from barnabas.pipelines.spec.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
-    except ImportError:
-        raise InvalidSettings(what_to_install()) from None
+    from barnabas.pipelines.spec.problems import InvalidSpec  # noqa: PLC0415 - rarely needed
+    from barnabas.pipelines.spec.validation import load  # noqa: PLC0415 - rarely needed
+    from barnabas.pipelines.spec.yaml_source import UnreadableSpec, read_yaml  # noqa: PLC0415
+
     try:
         located = read_yaml(file.read_text(encoding="utf-8"), str(file))
         spec = load(located)
         if runs_here:
+            _require_spark()
             from barnabas.pipelines.spark.checks.preflight import check_machine  # noqa: PLC0415 - only here
 
             check_machine(spec, located)
@@ -52,6 +55,11 @@ def load_file(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Loc
         raise InvalidSettings(f"{file}: {error.strerror}") from None
     except (InvalidSpec, UnreadableSpec) as error:
         raise _InvalidSpec(str(error)) from None
+
+
+def _require_spark() -> None:
+    if any(find_spec(each) is None for each in SPARK_PACKAGES):
+        raise InvalidSettings(what_to_install())
 
 
 class _InvalidSpec(InvalidSettings):

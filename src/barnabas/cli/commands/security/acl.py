@@ -9,7 +9,6 @@ import click
 
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
-from barnabas.client.admin.acls import Acls
 from barnabas.core.errors import InvalidRequest
 from barnabas.security.acl.bindings import AccessRule, AclBinding, AclFilter, ResourcePattern
 from barnabas.security.acl.vocabulary import (
@@ -94,19 +93,19 @@ def _principal_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--producer", is_flag=True, help="Operations of a producer on its topic.")(command)
 
 
-@acl.command()
+@acl.command(short_help="Add rules for principals, hosts, operations and resources.")
 @_principal_options
 @_pattern_option(PatternType.LITERAL, PatternType.PREFIXED)
 @_resource_options
 def add(bootstrap: Bootstrap, **options: Any) -> None:
     """Add rules: each operation on each resource for each principal from each host."""
     bindings = _bindings(options)
-    run(bootstrap, lambda cluster: Acls(cluster).create(bindings))
+    run(bootstrap, lambda admin: admin.create_acls(bindings))
     for binding in bindings:
         click.echo(f"added: {binding}")
 
 
-@acl.command()
+@acl.command(short_help="Remove the given rules, or all rules of the resources.")
 @_principal_options
 @_pattern_option(PatternType.LITERAL, PatternType.PREFIXED, PatternType.ANY, PatternType.MATCH)
 @click.option("--force", is_flag=True, help="Do not ask for confirmation.")
@@ -125,7 +124,7 @@ def remove(bootstrap: Bootstrap, force: bool, **options: Any) -> None:
             raise click.UsageError("name a resource: --topic, --group, --cluster, …")
     if not force and not has_principals:
         click.confirm("Remove all rules of these resources?", abort=True)
-    gone = run(bootstrap, lambda cluster: Acls(cluster).delete(filters))
+    gone = run(bootstrap, lambda admin: admin.delete_acls(filters))
     for binding in gone:
         click.echo(f"removed: {binding}")
     if not gone:
@@ -143,7 +142,7 @@ def list_(bootstrap: Bootstrap, as_json: bool, principals: tuple[str, ...], **op
     """List the rules. `match` shows all that apply to a resource, prefixes and * included."""
     wanted = [AclFilter(*pattern) for pattern in _patterns(options)] or [AclFilter()]
     filters = [each._replace(principal=principal) for each in wanted for principal in principals or (None,)]
-    found = run(bootstrap, lambda cluster: Acls(cluster).find(filters))
+    found = run(bootstrap, lambda admin: admin.describe_acls(filters))
     rows = [
         (
             pattern.resource_type.shown_as,

@@ -99,7 +99,7 @@ class Secured:
             f"secured: TLS and {MECHANISM.mechanism_name}; the certificate is valid until {until}",
             f"  {ADMIN} may do everything:         {admin}",
             f"  {NORMAL_USER} may do what rules allow:   {normal}",
-            f"  for kcat and other librdkafka: {shlex.quote(str(self.home.librdkafka_file(ADMIN)))}",
+            f"  for kcat and other librdkafka:   {shlex.quote(str(self.home.librdkafka_file(ADMIN)))}",
             "try:",
             f"  barnabas topic create orders --partitions 3{where} --command-config {admin}",
             f"  barnabas acl add {rule}{where} --command-config {admin}",

@@ -15,7 +15,7 @@ from barnabas.cli.support.arguments import parse_duration
 from barnabas.cli.support.exit_codes import Failure
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, given_properties, run
-from barnabas.client.admin.delegation_tokens import BY_THE_BROKER, Token, Tokens
+from barnabas.client.admin.delegation_tokens import BY_THE_BROKER, Token
 from barnabas.config.properties import render_properties
 from barnabas.core.errors import InvalidRequest
 from barnabas.localcluster.secret_files import write_private
@@ -62,7 +62,10 @@ def create(
     whose = None if owner is None else _principal(owner, "--owner")
     others = [_principal(each, "--renewer") for each in renewers]
     lifetime_ms = BY_THE_BROKER if lifetime is None else parse_duration(lifetime, "--lifetime")
-    made = run(bootstrap, lambda cluster: Tokens(cluster).create(whose, others, lifetime_ms))
+    made = run(
+        bootstrap,
+        lambda admin: admin.create_delegation_token(owner=whose, renewers=others, lifetime_ms=lifetime_ms),
+    )
     shown = _shown(made) | ({"secret": made.password} if client_file is None else {})
     if client_file is not None:
         _write(client_file, {**given_properties(ctx), **_login(made, given_properties(ctx))})
@@ -76,14 +79,14 @@ def create(
         click.echo(f"log in by SCRAM: sasl.jaas.config={_jaas(made)}")
 
 
-@token.command(name="list")
+@token.command(name="list", short_help="List the tokens of the current user; never a secret.")
 @click.option("--owner", "owners", multiple=True, metavar="User:NAME", help="Only tokens of this owner.")
 @json_option
 @bootstrap_option
 def list_(owners: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
     """List the tokens that the current user owns, requested or may renew; never a secret."""
     whose = [_principal(each, "--owner") for each in owners]
-    found = [_shown(each) for each in run(bootstrap, lambda cluster: Tokens(cluster).list(whose))]
+    found = [_shown(each) for each in run(bootstrap, lambda admin: admin.describe_delegation_tokens(whose))]
     if as_json:
         print_json(found)
         return
@@ -100,7 +103,7 @@ def list_(owners: tuple[str, ...], as_json: bool, bootstrap: Bootstrap) -> None:
 def renew(token_id: str, period: str | None, bootstrap: Bootstrap) -> None:
     """Renew a token."""
     period_ms = BY_THE_BROKER if period is None else parse_duration(period, "--period")
-    expires_ms = run(bootstrap, lambda cluster: Tokens(cluster).renew(token_id, period_ms))
+    expires_ms = run(bootstrap, lambda admin: admin.renew_delegation_token(token_id, period_ms))
     click.echo(f"token {token_id} expires {_moment(expires_ms)}")
 
 
@@ -111,7 +114,7 @@ def renew(token_id: str, period: str | None, bootstrap: Bootstrap) -> None:
 def expire(token_id: str, after: str | None, bootstrap: Bootstrap) -> None:
     """Expire a token, at once or after a delay."""
     period_ms = BY_THE_BROKER if after is None else parse_duration(after, "--after")
-    expires_ms = run(bootstrap, lambda cluster: Tokens(cluster).expire(token_id, period_ms))
+    expires_ms = run(bootstrap, lambda admin: admin.expire_delegation_token(token_id, period_ms))
     click.echo(
         f"token {token_id} has expired"
         if after is None

@@ -17,9 +17,7 @@ import click
 from barnabas.cli.support.exit_codes import Failure, InvalidSettings, NotFound, failure_for
 from barnabas.cli.support.output import json_option, print_json, print_table
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
-from barnabas.client.admin.scram_users import ScramUsers
-from barnabas.client.admin.topics_and_configs import Admin
-from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.admin.admin import Admin
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.derived import SECURED
 from barnabas.core.errors import ClusterAuthorizationFailed, InvalidConfig, KafkaError
@@ -97,10 +95,10 @@ def add(
     config = _store(zookeeper, data_dir)
     if config is None:
 
-        async def added(cluster: ClusterClient) -> list[ScramMechanism]:
-            wanted = _named(mechanisms) or await _offered(cluster, bootstrap)
+        async def added(admin: Admin) -> list[ScramMechanism]:
+            wanted = _named(mechanisms) or await _offered(admin, bootstrap)
             for mechanism in wanted:
-                await ScramUsers(cluster).put(name, mechanism, password, iterations)
+                await admin.upsert_user_scram_credential(name, password, mechanism, iterations)
             return wanted
 
         stored = run(bootstrap, added)
@@ -113,7 +111,7 @@ def add(
     click.echo(f"user {name} can log in by {', '.join(each.mechanism_name for each in stored)}")
 
 
-@user.command(name="hash")
+@user.command(name="hash", short_help="Print a line for a users file, with a hash of the password.")
 @click.argument("name")
 @_iterations
 def hash_(name: str, iterations: int) -> None:
@@ -129,7 +127,7 @@ def list_(as_json: bool, zookeeper: str | None, data_dir: Path | None, bootstrap
     """List the SCRAM users and their mechanisms; never a credential."""
     config = _store(zookeeper, data_dir, must_exist=True)
     if config is None:
-        listed = run(bootstrap, lambda cluster: ScramUsers(cluster).list())
+        listed = run(bootstrap, lambda admin: admin.describe_user_scram_credentials())
         found = {each.name: each.iterations for each in listed}
     else:
         from barnabas.localcluster.stored_users import list_users  # noqa: PLC0415 - rarely needed
@@ -155,12 +153,13 @@ def delete(name: str, zookeeper: str | None, data_dir: Path | None, bootstrap: B
     config = _store(zookeeper, data_dir, must_exist=True)
     if config is None:
 
-        async def deleted(users: ScramUsers) -> None:
-            had = [each.iterations for each in await users.list() if each.name == name]
+        async def deleted(admin: Admin) -> None:
+            users = await admin.describe_user_scram_credentials()
+            had = [each.iterations for each in users if each.name == name]
             present = [each for each in ScramMechanism if had and each.mechanism_name in had[0]]
-            await users.delete(name, present or list(ScramMechanism))
+            await admin.delete_user_scram_credentials(name, present or list(ScramMechanism))
 
-        run(bootstrap, lambda cluster: deleted(ScramUsers(cluster)))
+        run(bootstrap, deleted)
     else:
         from barnabas.localcluster.stored_users import delete_user  # noqa: PLC0415 - rarely needed
 
@@ -172,16 +171,17 @@ def _named(names: Collection[str]) -> list[ScramMechanism]:
     return [each for each in ScramMechanism if each.mechanism_name in names]
 
 
-async def _offered(cluster: ClusterClient, bootstrap: Bootstrap) -> list[ScramMechanism]:
+async def _offered(admin: Admin, bootstrap: Bootstrap) -> list[ScramMechanism]:
     """SCRAM mechanisms of the listeners of all brokers. The mechanism of this connection stands in where the
     settings of a broker may not be read.
     """
     own = bootstrap.security.sasl
     found = set() if own is None else {own.mechanism}
-    await cluster.refresh(())
+    await admin.cluster.refresh(())
     try:
-        for broker_id in list(cluster.state.brokers):
-            for setting in await Admin(cluster).describe_configs(ResourceType.BROKER, str(broker_id)):
+        for broker_id in list(admin.cluster.state.brokers):
+            broker = (ResourceType.BROKER, str(broker_id))
+            for setting in (await admin.describe_configs([broker]))[broker]:
                 if setting.name.endswith(_ENABLED) and setting.value:
                     found.update(each.strip().upper() for each in setting.value.split(","))
     except ClusterAuthorizationFailed:

@@ -1,0 +1,141 @@
+"""`barnabas console`: a web page that shows a cluster and changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from pathlib import Path
+
+import click
+
+from barnabas.cli.support.arguments import parse_address
+from barnabas.cli.support.exit_codes import Failure, InvalidSettings
+from barnabas.cli.support.session import (
+    DEFAULT_BOOTSTRAP,
+    addresses_of,
+    given_properties,
+    properties_option,
+)
+from barnabas.core.clock import SystemClock
+from barnabas.core.errors import InvalidConfig
+from barnabas.core.optional_dependencies import install_command
+from barnabas.node.log_output import configure_logging
+
+DEFAULT_ADDRESS = "127.0.0.1:8080"
+
+
+@click.command()
+@properties_option
+@click.option(
+    "--bootstrap",
+    metavar="HOST:PORT",
+    help=f"Bootstrap brokers, separated by commas.  [env: BARNABAS_BOOTSTRAP; default: {DEFAULT_BOOTSTRAP}]",
+)
+@click.option(
+    "--listen",
+    "address",
+    metavar="HOST:PORT",
+    default=DEFAULT_ADDRESS,
+    show_default=True,
+    help="Address of the page.",
+)
+@click.option("--read-only", is_flag=True, help="Show everything and change nothing.")
+@click.option(
+    "--token",
+    envvar="BARNABAS_CONSOLE_TOKEN",
+    metavar="TEXT",
+    help="Token that a browser must show.  [env: BARNABAS_CONSOLE_TOKEN]",
+)
+@click.option("--pipelines", "pipelines_url", metavar="URL", help="REST address of the pipeline service.")
+@click.option("--registry", "registry_url", metavar="URL", help="Schema registry, for records in Avro.")
+@click.option(
+    "--broker-directory",
+    "broker_directories",
+    multiple=True,
+    hidden=True,
+    type=click.Path(path_type=Path),
+    help="Data directory of a broker of this machine.",
+)
+@click.option(
+    "--mcp",
+    "mcp_text",
+    metavar="TOOLS",
+    help="Tools for agents at /mcp (Model Context Protocol): `all`, or names separated by commas. They read.",
+)
+@click.option("--beside-broker", is_flag=True, hidden=True, help="Log as a child of a broker.")
+def console(
+    bootstrap: str | None,
+    address: str,
+    read_only: bool,
+    token: str | None,
+    pipelines_url: str | None,
+    registry_url: str | None,
+    broker_directories: tuple[Path, ...],
+    mcp_text: str | None,
+    beside_broker: bool,
+) -> None:
+    """Serve a web page that shows a cluster and changes it.
+
+    It works with any Kafka: it asks the brokers at --bootstrap. On a cluster with users, each visitor signs
+    in with a name and password, and every change is made as that user. With a login in --command-config all
+    visitors share that one, and the page asks for a token, which is printed.
+
+    The address is of this machine alone, unless --command-config has keys for TLS
+    (listener.name.console.ssl.keystore.location) or allows it in the clear (http.open=true).
+    """
+    endpoint = parse_address(address, "--listen")
+    configure_logging("info")
+    try:
+        from barnabas.console.opening import Opening  # noqa: PLC0415 - not for --help
+        from barnabas.console.server import AddressTaken, listen, serve  # noqa: PLC0415
+    except ImportError as error:
+        raise Failure(
+            f"the console needs {error.name}: install it with {install_command('console')}"
+        ) from None
+    try:
+        ctx = click.get_current_context()
+        opening = Opening.of(given_properties(ctx), addresses_of(ctx, bootstrap))
+        served = opening.served(
+            endpoint,
+            SystemClock(),
+            is_read_only=read_only,
+            token=token or (secrets.token_urlsafe(16) if opening.needs_token else None),
+            pipelines_url=pipelines_url,
+            registry_url=registry_url,
+            broker_directories=broker_directories,
+            mcp_tools=_mcp_tools(mcp_text),
+        )
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--bootstrap") from None
+    except InvalidConfig as error:
+        raise InvalidSettings(error.message) from None
+    try:
+        listener = listen(endpoint)
+    except AddressTaken as error:
+        choose = "start the broker with another --console" if beside_broker else "choose another --listen"
+        raise Failure(f"console: {error}; stop what uses the address, or {choose}") from None
+    url = f"{served.security.scheme}://{listener.bound.endpoint}"
+    if served.settings.token is not None and token is None:
+        url += f"/sign-in?token={served.settings.token}"
+
+    def ready() -> None:
+        click.echo(f"console ready: {url}")
+        sys.stdout.flush()
+
+    asyncio.run(serve(listener, served, ready=ready))
+
+
+def _mcp_tools(text: str | None) -> tuple[str, ...]:
+    """Names of the tools that agents may use."""
+    from barnabas.console.mcp.tools import TOOL_NAMES  # noqa: PLC0415 - not for --help
+
+    if text is None:
+        return ()
+    names = TOOL_NAMES if text.strip() == "all" else tuple(each.strip() for each in text.split(","))
+    unknown = [name for name in names if name not in TOOL_NAMES]
+    if unknown:
+        raise click.BadParameter(
+            f"no tool {unknown[0]!r}; `all`, or some of {', '.join(TOOL_NAMES)}", param_hint="--mcp"
+        )
+    return names

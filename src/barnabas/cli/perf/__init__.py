@@ -1,0 +1,1 @@
+"""Measurements of `barnabas perf`: latencies in bounded memory, progress lines, the report and its plot."""

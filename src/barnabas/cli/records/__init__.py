@@ -1,0 +1,1 @@
+"""Records of the commands `produce` and `consume`: lines in both directions, writing, printing."""

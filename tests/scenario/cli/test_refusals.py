@@ -1,0 +1,52 @@
+"""Commands of a user without rights: the message names the right that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.main import cli
+from tests.support.broker import BarnabasBroker, running
+
+AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+
+
+def barnabas(bootstrap: str, *arguments: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(cli, ["--bootstrap", bootstrap, *arguments])
+    return ended.exit_code, ended.output.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker whose clients may describe the topic `seen`, and nothing else."""
+    directory: Path = tmp_path_factory.mktemp("refusals") / "data"
+    everybody = "User:ANONYMOUS"
+    with running(BarnabasBroker(directory, settings={**AUTHORIZER, "super.users": everybody})) as broker:
+        for topic in ("seen", "hidden"):
+            assert barnabas(broker.bootstrap, "topic", "create", topic)[0] == 0
+        rule = ("--allow-principal", everybody, "--operation", "Describe", "--topic", "seen")
+        assert barnabas(broker.bootstrap, "acl", "add", *rule)[0] == 0
+    with running(BarnabasBroker(directory, settings={**AUTHORIZER, "super.users": "User:admin"})) as broker:
+        yield broker.bootstrap
+
+
+@pytest.mark.parametrize(
+    ("command", "right"),
+    [
+        ("leader elect", "ALTER on CLUSTER kafka-cluster"),
+        ("leader elect --topic seen", "ALTER on CLUSTER kafka-cluster"),
+        ("records delete hidden --all", "DESCRIBE on TOPIC hidden"),
+        ("records delete seen --all", "DELETE on TOPIC seen"),
+        ("group delete readers", "DESCRIBE on GROUP readers"),
+        ("topic delete seen", "DELETE on TOPIC seen"),
+        ("topic create new", "CREATE on TOPIC new"),
+        ("consume hidden --count 1", "DESCRIBE on TOPIC hidden"),
+    ],
+)
+def test_the_missing_right_is_named(bootstrap: str, command: str, right: str) -> None:
+    code, line = barnabas(bootstrap, *command.split())
+    kind = right.split()[2]
+    assert (code, line) == (1, f"barnabas: not authorized: {right} ({kind}_AUTHORIZATION_FAILED)")
