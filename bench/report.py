@@ -183,6 +183,12 @@ def versions(repository: Path) -> dict[str, str]:
     }
 
 
+Clients = dict[str, dict[str, float]]
+"""What was measured of each client, by its name."""
+
+CLIENT_VERSIONS = ("aiokafka", "kafka-python", "confluent-kafka")
+
+
 def write(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
     """`RESULTS.md` for people, `results.json` for programs."""
     _keep(directory / "results.json", samples, about, described)
@@ -221,6 +227,40 @@ def write_growth(directory: Path, grown: list[Grown], about: dict[str, str], *, 
     _publish(directory)
 
 
+def write_clients(directory: Path, measured: Clients, about: dict[str, str]) -> None:
+    """The same for Python clients: `clients.json`, beside what the last run measured of other code."""
+    path = directory / "clients.json"
+    last: Clients = json.loads(path.read_text())["clients"] if path.exists() else {}
+    path.write_text(json.dumps({"about": about, "clients": last | measured}, indent=1) + "\n")
+    _publish(directory)
+
+
+def rendered_clients(clients: Clients, about: dict[str, str]) -> str:
+    """Both directions, cheapest first, with the cost over that of our source code."""
+    lines = [
+        "## Python clients",
+        "",
+        "CPU of the client (user and system, without the broker's) for each record of "
+        f"{about['size']} B, one partition, one broker; `one` is the median of one awaited send at a time. "
+        f"{about['records']} records; {about['machine']}. Rates and latencies are of that day: "
+        "the CPU, and its ratio to `barnabas` as source, are what to compare. "
+        + "; ".join(f"{name} {version}" for name, version in about.items() if name in CLIENT_VERSIONS)
+        + f"; Python {about['Python']}. Written by `python -m bench.client --results bench`.",
+        "",
+        "| client | µs CPU a record | ratio | records/s | one, µs |",
+        "|---|---|---|---|---|",
+    ]
+    for ours in ("barnabas, send", "barnabas, async for"):
+        is_sent = ours == "barnabas, send"
+        rows = {name: row for name, row in clients.items() if ("p50_us" in row) == is_sent}
+        least = clients[ours]["cpu_us"] if ours in clients else None
+        for name, row in sorted(rows.items(), key=lambda each: each[1]["cpu_us"]):
+            ratio = "" if least is None else f"{row['cpu_us'] / least:.2f}"
+            one = f"{row['p50_us']:.0f}" if is_sent else ""
+            lines.append(f"| {name} | {row['cpu_us']:.2f} | {ratio} | {row['rate']:,.0f} | {one} |")
+    return "\n".join(lines) + "\n"
+
+
 def _read_grown(path: Path) -> list[Grown]:
     rows = json.loads(path.read_text())["grown"]
     return [Grown(**{**row, "sizes": tuple(row["sizes"]), "costs": tuple(row["costs"])}) for row in rows]
@@ -254,6 +294,10 @@ def _publish(directory: Path) -> None:
     growth = directory / "growth.json"
     if growth.exists():
         text += "\n" + rendered_growth(_read_grown(growth), json.loads(growth.read_text())["about"])
+    clients = directory / "clients.json"
+    if clients.exists():
+        raw = json.loads(clients.read_text())
+        text += "\n" + rendered_clients(raw["clients"], raw["about"])
     by_hand = [(directory / name).read_text() for name in ("security.md", "behind.md")]
     (directory / "RESULTS.md").write_text(text + "".join(by_hand))
 
