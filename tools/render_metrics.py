@@ -32,6 +32,7 @@ SECTIONS = (
     ("Topics and replicas", ("replication",)),
     ("Logs", ("storage",)),
     ("Groups and transactions", ("coordinator",)),
+    ("Clients", ("telemetry",)),
     ("Controller", ("controller",)),
     ("Coordination store", ("cluster",)),
     ("Network and security", ("network", "security")),
@@ -78,6 +79,15 @@ MBEANS = {
     "kafka_fetch_session_evictions_total": (
         SERVER, "FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec",
     ),
+    "kafka_client_metrics_instance_count": (SERVER, "client-metrics", "instance-count"),
+    "kafka_client_metrics_unknown_subscription_request_total": (
+        SERVER,
+        "client-metrics",
+        "unknown-subscription-request-count",
+    ),
+    "kafka_client_metrics_throttle_total": (SERVER, "client-metrics", "throttle-count"),
+    "kafka_client_metrics_plugin_export_total": (SERVER, "client-metrics", "plugin-export-count"),
+    "kafka_client_metrics_plugin_error_total": (SERVER, "client-metrics", "plugin-error-count"),
     "barnabas_purgatory_pending": (SERVER, "DelayedOperationPurgatory", "NumDelayedOperations"),
     "barnabas_purgatory_watched": (SERVER, "DelayedOperationPurgatory", "PurgatorySize"),
     "barnabas_purgatory_expired_total": (SERVER, "DelayedOperationPurgatory", "ExpiresPerSec"),

@@ -175,7 +175,16 @@ def _rows(name: str, rows: tuple[Option, ...]) -> Iterator[str]:
     yield ""
 
 
+WORDS_OF_SECTIONS = {
+    "transforms": "a list",
+    "trigger": "a duration such as '10 seconds', or `available_now`",
+}
+"""Types of sections that are no mapping."""
+
+
 def _type(row: Option) -> str:
+    if row.name in WORDS_OF_SECTIONS:
+        return WORDS_OF_SECTIONS[row.name]
     if row.kind is Kind.CHOICE:
         return ", ".join(f"`{each}`" for each in row.choices)
     return row.expected
@@ -194,6 +203,11 @@ def _written(value: object) -> str:
 MODULES = (
     ("barnabas.client", "Kafka clients for Barnabas and Apache Kafka."),
     ("barnabas.testing.broker", "A broker inside a test or a script."),
+    ("barnabas.testing.cluster", "A cluster inside a test or a script."),
+    ("barnabas.testing.asking.looking", "Questions to a broker and to a cluster."),
+    ("barnabas.testing.faults.rules", "Fault rules."),
+    ("barnabas.testing.running.virtual_time", "Time that a test moves."),
+    ("barnabas.testing.traffic.replay", "Replay of recorded traffic."),
     ("barnabas.testing.plugin", "pytest fixtures; see [TESTING.md](TESTING.md)."),
     ("barnabas.pipelines", "Pipelines from Python; they run on Spark."),
     ("pyspark_barnabas", '`format("barnabas")` on Spark, and functions beside it.'),

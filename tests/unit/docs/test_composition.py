@@ -10,12 +10,19 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 WITH_ONE_SUBCLASS = {
+    "barnabas.testing.broker.RunningBroker": "a broker on its own, too; one of a cluster is asked through it",
+    "barnabas.testing.running.virtual_time.VirtualLoop": "the loop of a broker on its own, and of the store",
     "barnabas.cli.support.exit_codes.InvalidSettings": "an error with a more specific subclass",
+    "barnabas.client.consumer.listener.RebalanceListener": "applications derive from it",
+    "barnabas.client.extensions.interceptors.ConsumerInterceptor": "applications derive from it",
+    "barnabas.client.extensions.interceptors.ProducerInterceptor": "applications derive from it",
     "barnabas.client.core.session.Pending": "a blocking connection has plain ones",
     "barnabas.client.aio.pending_requests.Posted": "posted by itself, too",
     "barnabas.config.definitions.keys.Definition": "of topics and groups, too",
     "barnabas.coordinator.group.state.records.GroupRecord": "of every kind but one",
     "barnabas.core.files.RealFiles": "the files of every broker outside of tests",
+    "barnabas.faststream.config.KafkaProducer": "of every broker outside of tests",
+    "barnabas.faststream.subscribers.KafkaSubscriber": "of single records; batches derive from it",
     "barnabas.node.main.StartupFailed": "an error with a more specific subclass",
     "barnabas.pipelines.spark.formats.registry.RegistryError": "an error with a more specific subclass",
     "barnabas.pipelines.spark.context.run_context.Away": "an error with a more specific subclass",

@@ -23,7 +23,7 @@ def named(program: Path) -> list[tuple[str, str]]:
 
 def test_every_example_is_run_by_a_test() -> None:
     folder = REPOSITORY / "tests" / "spark" / "pipelines"
-    tests = "".join((folder / name).read_text("utf-8") for name in ("test_examples.py", "test_demo.py"))
+    tests = "".join(path.read_text("utf-8") for path in folder.glob("test_*.py"))
     examples = [path for path in (REPOSITORY / "examples").iterdir() if path.suffix in (".py", ".yaml")]
     assert len(examples) > 5
     assert {path.name for path in examples if f'"{path.name}"' not in tests} == set()

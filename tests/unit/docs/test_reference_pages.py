@@ -37,6 +37,8 @@ def test_the_example_of_a_part_is_valid(role: str, name: str) -> None:
         document["transforms"] = [part]
     else:
         document[role] = part
+        if name == "mirror":
+            document["source"] = {**SOURCE, "bootstrap": "east:9092", "schema": None, "format": "raw"}
     spec = load_document(document)
     loaded = spec.transforms[0] if role == "transform" else getattr(spec, role)
     assert loaded.type == name
