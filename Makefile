@@ -17,7 +17,7 @@ PIP    := BARNABAS_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-
 # The source as it is, or compiled once that has been done: tools/compiled_tree.py.
 RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)" $(BIN)/barnabas
 
-.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams codecs coverage
+.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams site codecs coverage
 .PHONY: simulate simulate-bugs fuzz fuzz-bugs wheel unpacked-wheel test-compiled
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark release-check clean
 help:              ## show this
@@ -29,25 +29,25 @@ $(BIN)/python:
 # What a broker needs is little; what the tests need comes on top.
 $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing what a broker needs into $(VENV): less than a minute on a fast line …"
-	$(PIP) -e .
+	$(PIP) -e '.[console]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Spark and what the tests need into $(VENV): 500 MB, some minutes the first time …"
-	$(PIP) -e '.[dev,security,zookeeper,spark,formats,postgres]'
-	touch $@ $(VENV)/.run
+	$(PIP) -e '.[console,dev,security,zookeeper,spark,formats,postgres,mysql,delta,iceberg,site]'
+	touch $@ $(VENV)/.run $(VENV)/.site
 
-run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092
+run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092, and its page on http://127.0.0.1:8080
 	@ls src/barnabas/__pycache__ >/dev/null 2>&1 || echo "compiling the sources, once: some seconds …"
 	@$(BIN)/python -m compileall -q src
-	@$(RUN) start
+	@$(RUN) start --console 127.0.0.1:8080
 
 $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Spark into $(VENV): 400 MB, two minutes or more the first time …"
-	$(PIP) -e '.[spark,zookeeper]'
+	$(PIP) -e '.[console,spark,zookeeper]'
 	touch $@ $(VENV)/.run
 
-cluster: $(VENV)/.run ## start three brokers on 127.0.0.1:9092 to 9094
+cluster: $(VENV)/.run ## start three brokers on 127.0.0.1:9092 to 9094, and their page on http://127.0.0.1:8080
 	@ls src/barnabas/__pycache__ >/dev/null 2>&1 || echo "compiling the sources, once: some seconds …"
 	@$(BIN)/python -m compileall -q src
 	@$(RUN) start --brokers 3
@@ -55,14 +55,21 @@ cluster: $(VENV)/.run ## start three brokers on 127.0.0.1:9092 to 9094
 demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
 	$(BIN)/python examples/demo.py
 
+# Tests wait for sockets, disks and JVMs nearly half of their time: three workers keep two cores busy.
+WORKERS ?= 3
+# Compiled sources save each broker process half a second, and pytest keeps the test modules that it rewrites.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
 test: $(VENV)/.dev ## run a slice of everything, in five minutes; `make test-all` runs the rest
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not rest and not compatibility and not kill_matrix"
+	@$(BIN)/python -m compileall -q src
+	$(PYTEST) -m "not rest and not compatibility and not kill_matrix"
 
 test-all: $(VENV)/.dev ## run the tests that `make test` leaves out (half an hour)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "rest and not compatibility and not kill_matrix"
+	@$(BIN)/python -m compileall -q src
+	$(PYTEST) -m "rest and not compatibility and not kill_matrix"
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md
-	$(BIN)/python -m pytest tests/clients --compatibility docs/COMPATIBILITY.md
+	$(BIN)/python -m pytest tests/clients --compatibility docs/COMPATIBILITY.md --comparison docs/CLIENT.md
 
 test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (needs Java and Maven)
 	$(BIN)/python -m pytest -q --tb=line -r N tests/differential
@@ -101,6 +108,13 @@ diagrams: $(VENV)/.dev ## draw and render what the pages in docs/ show of the co
 	PYTHONPATH=src $(BIN)/python tools/render_reference.py
 	PYTHONPATH=src $(BIN)/python -m barnabas.pipelines.spec.schema > docs/pipeline.schema.json
 	PYTHONPATH=src $(BIN)/python -m barnabas.config.render_docs > docs/CONFIG.md
+
+$(VENV)/.site: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[site]'
+	touch $@
+
+site: $(VENV)/.site ## build the pages of docs/ with search into build/site, and check every link
+	$(BIN)/python tools/build_site.py
 
 codecs: $(VENV)/.run ## write the codecs of the hot APIs into build/codecs, to be read
 	PYTHONPATH=src $(BIN)/python -m barnabas.protocol.codecs.writing build/codecs
@@ -151,4 +165,4 @@ release-check: $(VENV)/.release ## build sdist and both wheels, check them, run 
 	$(BIN)/python tools/release_check.py
 
 clean:             ## remove everything that was made here
-	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache
