@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +12,16 @@ from hypothesis import HealthCheck, settings
 
 from barnabas.config.dynamic.loggers import AUDIT
 from barnabas.core.compiled import CODE
+from barnabas.core.reporting.state_changes import STATE_CHANGES
 from tests.tiers import SOURCE_ONLY, is_rest
 
 # How long an example takes is the machine's affair, not a test's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+# The page of a local cluster takes one address of the machine, and a process; its own tests ask for it.
+os.environ.setdefault("BARNABAS_CONSOLE", "off")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,6 +36,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write the matrix of clients and features to this file when the run ends (not with xdist)",
     )
+    parser.addoption(
+        "--comparison",
+        metavar="FILE",
+        help="render the table of tests/clients/behaviour into this page when the run ends (not with xdist)",
+    )
+    parser.addoption(
+        "--screenshots", metavar="DIR", help="write the console's pictures of docs/ to this folder"
+    )
     parser.addoption("--hostile-seed", type=int, default=1, help="of tests/contract/test_hostile_requests.py")
     parser.addoption(
         "--hostile-rounds", type=int, default=2, help="how often it asks each API in each version"
@@ -43,6 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.clients.matrix import Matrix
 
         config.pluginmanager.register(Matrix(Path(config.getoption("--compatibility"))))
+    if config.getoption("--comparison"):
+        from tests.clients.behaviour.comparison import Comparison
+
+        config.pluginmanager.register(Comparison(Path(config.getoption("--comparison"))))
     # kafka-python reads its message schemas through functions that Python 3.11 deprecated.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
@@ -58,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     """Tests that run a command in this process let it set up logging, which is the whole process's."""
-    loggers = [logging.getLogger(name) for name in ("barnabas", AUDIT)]
+    loggers = [logging.getLogger(name) for name in ("barnabas", AUDIT, STATE_CHANGES)]
     before = [(each.handlers, each.level, each.propagate) for each in loggers]
     switches = (logging.logThreads, logging.logProcesses, logging.logMultiprocessing)
     yield

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.broker import REPOSITORY
 from tests.support.cluster import Cluster, cluster
+from tests.support.commands import run_command
 from tests.support.zookeeper import ZooKeeper
 
 
 class Barnabas:
     def __init__(self, bootstrap: str) -> None:
-        source = str(REPOSITORY / "src")
-        self._environment = {**os.environ, "PYTHONPATH": source, "BARNABAS_BOOTSTRAP": bootstrap}
+        self._environment = {**os.environ, "BARNABAS_BOOTSTRAP": bootstrap}
 
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "barnabas", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=self._environment,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if not code else done.stdout + done.stderr
+        ended = run_command(*arguments, stdin=stdin.encode(), environment=self._environment)
+        stdout, stderr = ended.stdout.decode(), ended.stderr.decode()
+        assert ended.code == code, stdout + stderr
+        return stdout if not code else stdout + stderr
 
 
 @pytest.fixture
