@@ -142,8 +142,7 @@ async def serve_broker(
         await started()
     beside = [
         asyncio.create_task(_stop_when_halted(broker, stopped)),
-        asyncio.create_task(_serve_inspection(broker)),
-        asyncio.create_task(_import_handlers()),
+        asyncio.create_task(serve_beside(broker)),
     ]
     await stopping
     for each in beside:
@@ -169,6 +168,13 @@ async def _stop_when_halted(broker: Broker, stopped: asyncio.Event) -> None:
     """Stop a broker without a log directory: it can lead no partition, and clients do better without it."""
     await broker.halted.wait()
     stopped.set()
+
+
+async def serve_beside(broker: Broker) -> None:
+    """Serve the local view of a broker that has started, and import the rest of its handlers."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_serve_inspection(broker))
+        group.create_task(_import_handlers())
 
 
 async def _serve_inspection(broker: Broker) -> None:
