@@ -36,6 +36,8 @@ from barnabas.storage.log_manager import DuplicateLog
 logger = logging.getLogger(__name__)
 
 IMPORT_PAUSE_S = 0.01
+START_ERRORS = (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSError)
+"""Errors with which a start fails for a reason outside of the broker."""
 
 Beside = Callable[[Sequence[ListenerEndpoint]], AbstractAsyncContextManager[None]]
 """What runs beside a broker with these listeners, such as the console."""
@@ -130,12 +132,10 @@ async def serve_broker(
     except StartAbandoned:
         await stopping
         return
-    except (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSError) as error:
+    except START_ERRORS as error:
         stopped.set()
         await stopping
-        if isinstance(error, StoreLocked):
-            raise  # the message needs the directory that the user named
-        raise StartupFailed(_told(error)) from error
+        raise as_startup_failed(error) from error
     settle_memory()
     print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
     if started is not None:
@@ -149,6 +149,13 @@ async def serve_broker(
         each.cancel()
     if broker.halted.is_set():
         raise BrokerHalted(f"the broker has stopped: {broker.halt_reason}")
+
+
+def as_startup_failed(error: Exception) -> Exception:
+    """The error of a start with a message for the operator."""
+    if isinstance(error, StoreLocked):
+        return error  # the message needs the directory that the user named
+    return StartupFailed(_told(error))
 
 
 def _told(error: Exception) -> str:

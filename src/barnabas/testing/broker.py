@@ -71,6 +71,11 @@ class RunningBroker(Looking):
         return ",".join(str(each.endpoint) for each in self._life.broker.bound_listeners)
 
     @property
+    def listeners(self) -> str:
+        """Names and addresses of all listeners, as in `listeners`."""
+        return ",".join(map(str, self._life.broker.bound_listeners))
+
+    @property
     def broker_id(self) -> int:
         return self._life.broker.broker_id
 
@@ -78,6 +83,11 @@ class RunningBroker(Looking):
     def is_running(self) -> bool:
         """False after `kill` and `stop`."""
         return self._life.is_running
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still, between `pause` and `resume`."""
+        return self._life.is_paused
 
     @property
     def disk(self) -> Disk:

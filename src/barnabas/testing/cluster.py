@@ -59,6 +59,10 @@ class MemberBroker(RunningBroker):
         """End the broker as `kill -9` does; the others take over at once."""
         self._cluster.kill(self.broker_id)
 
+    def restart(self) -> None:
+        """Start the broker on its port and data, after a clean stop if it runs. Cuts stay."""
+        self._cluster.restart(self.broker_id)
+
     def snapshot(self, into: Path | None = None) -> Path:  # noqa: ARG002 - as for one broker
         """RuntimeError: the data of one broker alone is of no use."""
         raise RuntimeError("take the snapshot of the cluster: the brokers' data belongs together")
@@ -191,6 +195,11 @@ class RunningCluster(Looking):
 
     async def _expire(self, broker_id: int) -> None:
         await self._store.expire_sessions(self._names[broker_id])
+
+    @property
+    def cuts(self) -> list[tuple[int, int]]:
+        """Pairs of brokers that cannot connect to each other."""
+        return sorted((min(each), max(each)) for each in self._cuts)
 
     # --- leaders ---
 

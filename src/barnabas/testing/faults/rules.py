@@ -239,6 +239,12 @@ class Faults:
             check_action(action, in_cluster=self.in_cluster)
         if not 0 < probability <= 1:
             raise ValueError(f"probability={probability}: write a number above 0 and up to 1")
+        for name, text in (
+            ("topic", topic), ("group", group), ("transactional_id", transactional_id),
+            ("resource", resource), ("client_id", client_id),
+        ):  # fmt: skip
+            if text is not None and not isinstance(text, str):
+                raise ValueError(f"{name}={text!r} matches no request: it is no text")
         partitions = None if partition is None else _numbers(partition)
         for name, number in (*(("partition", each) for each in partitions or ()), ("version", version)):
             if number is not None and number < 0:
