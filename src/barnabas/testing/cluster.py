@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.metadata import Partition
+from barnabas.cluster.shared.session_table import TICK_MS
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.localcluster.local_cluster import internal_topics
@@ -42,6 +43,8 @@ T = TypeVar("T")
 
 BROKERS_MAX: Final = 32
 SESSION_TIMEOUT_MS: Final = 6_000
+VIRTUAL_TICK_MS: Final = 1_000
+"""Period in which the store looks for silent sessions. Each look is a stop of a jump through time."""
 
 
 class MemberBroker(RunningBroker):
@@ -118,7 +121,8 @@ class RunningCluster(Looking):
 
     def _new_store(self) -> StoreThread:
         files = Disk(is_lasting=self._is_lasting)
-        return StoreThread(self._home / COORDINATION_DIRECTORY, self._clock, files)
+        tick_ms = TICK_MS if self._time is None else VIRTUAL_TICK_MS
+        return StoreThread(self._home / COORDINATION_DIRECTORY, self._clock, files, tick_ms=tick_ms)
 
     def _opener(self, number: int, wires: Wires) -> OpenCoordination:
         self._names[number] = secrets.token_hex(8)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from barnabas.core.clock import SystemClock
 from barnabas.node.background_threads import ThreadBackground
@@ -24,14 +24,14 @@ from barnabas.testing.faults.rules import milliseconds
 
 __all__ = ["VirtualTime"]
 
+T = TypeVar("T")
+
 _TURNS_PER_TIMER: Final = 3
 """A callback plans another one, and that one a task: they run before time goes on."""
-_LOOKS_MAX: Final = 550
-_QUICK_LOOKS: Final = 50
-"""Most of what a timer begins takes less than the shortest sleep."""
+_THREADS_S_MAX: Final = 1.0
+"""Longest wait for the threads at one moment: a stalled disk does not stop time."""
 _MOMENTS_MAX: Final = 1_000
 """From here on, moments that have passed make room for new ones."""
-_LOOK_S: Final = 0.002
 _JUMP_S_MAX: Final = 60.0
 """A loop that does not answer for so long is stuck, and the test learns of it."""
 
@@ -55,7 +55,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.background: ThreadBackground | None = None
+        self.background: _WatchedBackground | None = None
         """Threads of the broker, once it has them."""
         self.is_held = False
         """Whether the loop stands still, as that of a paused broker does."""
@@ -76,7 +76,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def threads(self, loop: asyncio.AbstractEventLoop, count: int) -> ThreadBackground:
         """Make the broker's background threads, and remember them."""
-        self.background = ThreadBackground(loop, count)
+        self.background = _WatchedBackground(loop, count)
         return self.background
 
     def next_moment_ms(self) -> float:
@@ -93,11 +93,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         await self._until_threads_are_idle()
         self._forget_past()
 
-    async def jump(self, target_ms: float) -> None:
-        """Let time pass for this loop alone, from timer to timer."""
+    async def jump(self, target_ms: float, others: Sequence[VirtualLoop] = ()) -> None:
+        """Let time pass from timer to timer, until another loop has the next one."""
+        self._forget_past()
         while (now_ms := self.clock.monotonic_ms()) < target_ms:
-            self._forget_past()
-            self.clock.jumped_ms += max(0.0, min(self.next_moment_ms(), target_ms) - now_ms)
+            next_ms = self.next_moment_ms()
+            if any(each.next_moment_ms() < next_ms for each in others):
+                return
+            self.clock.jumped_ms += max(0.0, min(next_ms, target_ms) - now_ms)
             await self.settle()
 
     def _forget_past(self) -> None:
@@ -106,12 +109,38 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             heapq.heappop(self._moments)
 
     async def _until_threads_are_idle(self) -> None:
-        """Let threads finish what a timer began, such as a sync: they know no virtual time. A stalled disk
-        does not stop time."""
-        for look in range(_LOOKS_MAX):
-            if self.background is None or self.background.is_idle:
-                return
-            await asyncio.sleep(0 if look < _QUICK_LOOKS else _LOOK_S)
+        """Let threads finish what a timer began, such as a sync: they know no virtual time."""
+        if self.background is not None and not self.background.is_idle:
+            await self.background.until_idle(_THREADS_S_MAX)
+
+
+class _WatchedBackground(ThreadBackground):
+    """Background threads that tell when all callers have their outcome."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        super().__init__(loop, threads)
+        self._watched: asyncio.Future[None] | None = None
+
+    async def until_idle(self, timeout_s: float) -> None:
+        """Wait for the outcomes of all work, or for this long."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self._watched = loop.create_future()
+        # Not by `call_later`, which would make it a moment to jump to.
+        late = asyncio.SelectorEventLoop.call_at(loop, loop.time() + timeout_s, self._end_watch)
+        try:
+            await self._watched
+        finally:
+            late.cancel()
+
+    def _deliver(self, told: Callable[[T], None], outcome: T) -> None:
+        super()._deliver(told, outcome)
+        if self.is_idle:
+            self._end_watch()
+
+    def _end_watch(self) -> None:
+        if self._watched is not None and not self._watched.done():
+            self._watched.set_result(None)
 
 
 class VirtualTime:
@@ -128,17 +157,15 @@ class VirtualTime:
     def advance(self, by: str | float) -> None:
         """Let time pass: "45s", "10m", "2h" or a number of seconds. Returns when all that was due is done."""
         target_ms = self._clock.monotonic_ms() + milliseconds(by)
-        running = self._running()
-        if len(running) == 1:  # without a turn of another thread for each timer
-            asyncio.run_coroutine_threadsafe(running[0].jump(target_ms), running[0]).result()
-            return
-        self._settle(running)  # what is due already, and forgotten moments
-        while (now_ms := self._clock.monotonic_ms()) < target_ms:
-            running = self._running()
-            next_ms = min([target_ms, *(each.next_moment_ms() for each in running)])
-            self._clock.jumped_ms += max(0.0, next_ms - now_ms)
-            now_ms = self._clock.monotonic_ms()
-            self._settle([each for each in running if each.next_moment_ms() <= now_ms])
+        self._settle(self._running())  # what is due already, and forgotten moments
+        while self._clock.monotonic_ms() < target_ms:
+            running = sorted(self._running(), key=VirtualLoop.next_moment_ms)
+            if not running:
+                self._clock.jumped_ms += target_ms - self._clock.monotonic_ms()
+                return
+            # The loop whose timer is next jumps by itself, without a turn of this thread for each timer.
+            first, *others = running
+            asyncio.run_coroutine_threadsafe(first.jump(target_ms, others), first).result()
         self._settle(self._running())
 
     def _running(self) -> list[VirtualLoop]:
