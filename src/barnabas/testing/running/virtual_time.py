@@ -5,8 +5,8 @@
 
 Time passes as usual and jumps in addition, so clients that poll and wait notice nothing. The brokers' timers
 within a jump run in their order, each at its own moment: `advance` goes from timer to timer. Clients have
-their own clocks, and a member cannot send heartbeats during a jump: a jump beyond its session timeout expires
-it.
+their own clocks. A heartbeat that comes during a jump counts at its moment, as any request does. So a member
+surely misses its session only in a jump of several timeouts, or when a rule stops its heartbeats.
 """
 
 from __future__ import annotations

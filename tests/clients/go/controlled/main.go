@@ -291,7 +291,7 @@ func fencedMember(ctx context.Context, run *harness.Run) error {
 
 func clockJump(ctx context.Context, run *harness.Run) error {
 	return memberLoses(ctx, run, "jump", func(string) error {
-		return ask("POST", "/time", map[string]string{"advance": "50s"}, nil)
+		return ask("POST", "/time", map[string]string{"advance": "3m"}, nil)
 	})
 }
 

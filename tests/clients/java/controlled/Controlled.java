@@ -56,7 +56,7 @@ public final class Controlled {
             case "slow-broker" -> slowBroker();
             case "zombie" -> zombie();
             case "fenced-member" -> memberLoses("fenced", topic -> ask("DELETE", "/groups/" + topic + "/members", ""));
-            case "clock-jump" -> memberLoses("jump", topic -> ask("POST", "/time", "{\"advance\":\"50s\"}"));
+            case "clock-jump" -> memberLoses("jump", topic -> ask("POST", "/time", "{\"advance\":\"3m\"}"));
             case "restart" -> restart();
             case "poison-record" -> poisonRecord();
             case "full-disk" -> fullDisk();
