@@ -16,15 +16,13 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from barnabas.core.clock import SystemClock
 from barnabas.node.background_threads import ThreadBackground
 from barnabas.testing.faults.rules import milliseconds
 
 __all__ = ["VirtualTime"]
-
-T = TypeVar("T")
 
 _TURNS_PER_TIMER: Final = 3
 """A callback plans another one, and that one a task: they run before time goes on."""
@@ -55,10 +53,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.background: _WatchedBackground | None = None
+        self.background: ThreadBackground | None = None
         """Threads of the broker, once it has them."""
         self.is_held = False
         """Whether the loop stands still, as that of a paused broker does."""
+        self._watched: asyncio.Future[None] | None = None
+        """Done when the threads are idle."""
         self._moments: list[float] = []
         """When timers are due, cancelled ones included."""
         super().__init__()
@@ -76,7 +76,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def threads(self, loop: asyncio.AbstractEventLoop, count: int) -> ThreadBackground:
         """Make the broker's background threads, and remember them."""
-        self.background = _WatchedBackground(loop, count)
+        self.background = ThreadBackground(loop, count)
+        self.background.on_idle = self._end_watch
         return self.background
 
     def next_moment_ms(self) -> float:
@@ -110,33 +111,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def _until_threads_are_idle(self) -> None:
         """Let threads finish what a timer began, such as a sync: they know no virtual time."""
-        if self.background is not None and not self.background.is_idle:
-            await self.background.until_idle(_THREADS_S_MAX)
-
-
-class _WatchedBackground(ThreadBackground):
-    """Background threads that tell when all callers have their outcome."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
-        super().__init__(loop, threads)
-        self._watched: asyncio.Future[None] | None = None
-
-    async def until_idle(self, timeout_s: float) -> None:
-        """Wait for the outcomes of all work, or for this long."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        self._watched = loop.create_future()
+        if self.background is None or self.background.is_idle:
+            return
+        self._watched = self.create_future()
         # Not by `call_later`, which would make it a moment to jump to.
-        late = asyncio.SelectorEventLoop.call_at(loop, loop.time() + timeout_s, self._end_watch)
+        late = super().call_at(self.time() + _THREADS_S_MAX, self._end_watch)
         try:
             await self._watched
         finally:
             late.cancel()
-
-    def _deliver(self, told: Callable[[T], None], outcome: T) -> None:
-        super()._deliver(told, outcome)
-        if self.is_idle:
-            self._end_watch()
 
     def _end_watch(self) -> None:
         if self._watched is not None and not self._watched.done():
