@@ -118,7 +118,9 @@ def test_refused_partitions_take_the_place_of_those_that_were_served() -> None:
 
 
 def test_refused_topics_take_the_place_of_those_that_were_made() -> None:
-    made = CreateTopicsResponse(topics=[CreatableTopicResult(name="a"), CreatableTopicResult(name="b")])
+    made = CreateTopicsResponse(
+        topics=[CreatableTopicResult(name="a"), CreatableTopicResult(name="b", topic_id=ORDERS)]
+    )
     late = CreatableTopicResult(name="b", error_code=7)
     replaced = replace(made, CreateTopicsResponse(topics=[late]))
     assert replaced == CreateTopicsResponse(topics=[CreatableTopicResult(name="a"), late])
