@@ -19,6 +19,8 @@ REPORT: Final = "files STRING, keys BINARY, attempt INT, newest BIGINT"
 _REPORT = pa.schema(
     [("files", pa.string()), ("keys", pa.binary()), ("attempt", pa.int32()), ("newest", pa.int64())]
 )
+ReportRow = tuple[str, bytes, int, int | None]
+"""Files, keys, number of the attempt, and time of the newest record, as in `REPORT`."""
 KEYS_BYTES_MAX: Final = 512 << 20
 """Bound of the keys of a batch, which the driver holds in memory."""
 
@@ -31,6 +33,8 @@ class Report:
     keys: list[pa.Table] = field(default_factory=list)
     is_repeated: bool = False
     """True if a task was tried more than once."""
+    is_doubtful: bool = False
+    """True if a task has found a record that Spark has to decode, and has written nothing."""
     newest_ms: int | None = None
 
 
@@ -76,9 +80,14 @@ def trial_of(
     return check
 
 
-def report_of(rows: Iterable[tuple[str, bytes, int, int | None]]) -> Report:
+def report_of(rows: Iterable[ReportRow | None]) -> Report:
+    """`None` stands for a task with a doubtful record."""
     found = Report()
-    for files, keys, attempt, newest_ms in rows:
+    for row in rows:
+        if row is None:
+            found.is_doubtful = True
+            continue
+        files, keys, attempt, newest_ms = row
         found.files += [DataFile(**each) for each in json.loads(files)]
         if keys:
             found.keys.append(pa.ipc.open_stream(bytes(keys)).read_all())
