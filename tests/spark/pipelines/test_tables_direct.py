@@ -113,6 +113,29 @@ def test_a_bad_record_stops_a_pipeline_without_tolerance(
     assert data_paths(lake) == set(live_paths("delta", lake))
 
 
+def test_rows_go_into_an_object_store(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, tmp_path: Path, ways: list[str]
+) -> None:
+    """Without Spark's decoder and with it. Tasks resolve the secret themselves."""
+    from tests.support.object_store import BUCKET, object_store
+
+    source, url = new_topic(partitions=2), f"s3://{BUCKET}/orders"
+    produce(bootstrap, source, [{"id": at, "name": "a"} for at in range(6)])
+    with object_store(tmp_path / "store") as store:
+        secret = tmp_path / "secret"
+        secret.write_text(store.options["aws_secret_access_key"])
+        named = {**store.options, "aws_secret_access_key": f"${{file:{secret}}}"}
+        spec = copying(source, tmp_path, sink={"path": url, "storage": named})
+        run_spec(spec)
+        produce(bootstrap, source, [{"id": 6, "name": 7}])
+        run_spec(spec)
+        deltalake = pytest.importorskip("deltalake")
+        table = deltalake.DeltaTable(url, storage_options=store.options).to_pyarrow_table()
+    assert sorted(table.column("id").to_pylist()) == list(range(7))
+    assert ways[-1] == "doubtful"
+    assert "plain" in ways
+
+
 @pytest.mark.parametrize(
     "change",
     [

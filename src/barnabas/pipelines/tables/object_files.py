@@ -10,7 +10,7 @@ again: data files have names of their own, so a second upload writes the same by
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.pipelines.tables.file_names import Found
@@ -107,7 +107,8 @@ def _opened(url: str, options: Mapping[str, str]) -> ObjectStore:
         else:
             config[name] = value
     try:
-        return from_url(url, config=config, client_options=client)  # type: ignore[arg-type]
+        opened: Callable[..., ObjectStore] = from_url  # its types tell the stores apart by their options
+        return opened(url, config=config, client_options=client)
     except BaseError as error:
         raise UnknownOption(f"storage: {str(error).partition(chr(10))[0]}") from None
 

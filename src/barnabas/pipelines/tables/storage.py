@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
+from barnabas.core.optional_dependencies import install_command
 from barnabas.pipelines.state.durable_files import LOCAL_SCHEME, local_path, sync_files
 from barnabas.pipelines.tables.file_names import Found
 from barnabas.pipelines.tables.object_files import PREFIXES, ObjectFiles, UnknownOption
@@ -96,7 +97,9 @@ class Storage:
         except UnknownOption as error:
             raise UnknownScheme(str(error)) from None
         except ModuleNotFoundError:
-            raise UnknownScheme(f"{scheme}:// needs obstore: pip install 'barnabas[objects]'") from None
+            raise UnknownScheme(
+                f"{scheme}:// needs the package obstore: {install_command('objects')}"
+            ) from None
 
 
 class LocalFiles:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import SparkContext
+from pyspark import SparkContext, TaskContext
 from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -105,8 +105,8 @@ class Route:
     _left: int = 0
     """Micro-batches that take the usual way before this one is tried again."""
 
-    def write(self, context: SparkContext, batch_id: int, write: Write) -> list[ReportRow | None] | None:
-        """A report of each task, or None for one with a doubtful record; None without an attempt."""
+    def write(self, context: SparkContext, batch_id: int, write: Write) -> list[ReportRow] | None:
+        """A report of each task; None without an attempt."""
         if self._left:
             self._left -= 1
             return None
@@ -141,16 +141,18 @@ class Route:
 
 def task_of(
     reader: DataSourceStreamReader, decoding: Decoding, write: Write
-) -> Callable[[Iterable[InputPartition]], Iterator[ReportRow | None]]:
-    """Function of a task that reports its files, or None for a doubtful record."""
+) -> Callable[[Iterable[InputPartition]], Iterator[ReportRow]]:
+    """Function of a task that reports its files, or a doubtful record."""
 
-    def run(partitions: Iterable[InputPartition]) -> Iterator[ReportRow | None]:
+    def run(partitions: Iterable[InputPartition]) -> Iterator[ReportRow]:
+        context = TaskContext.get()
+        assert context is not None
         for partition in partitions:
             batches: Any = reader.read(partition)
             try:
                 reports = list(write(decoding.rows(batches)))
             except (Doubtful, DoesNotFit):
-                yield None
+                yield None, b"", context.attemptNumber(), None
             else:
                 for each in reports:
                     yield from (tuple(row.values()) for row in each.to_pylist())

@@ -201,8 +201,8 @@ class _Sink:
             self._run.counts[name.batch_id] = sum(each.rows for each in direct.files)
             return direct
         found = self._write_from_spark(batch, layout, name)
-        # Attempts of the other way may have left files too.
-        return found if direct is None else replace(found, is_repeated=True)
+        # An attempt of the other way that died may have left files.
+        return replace(found, is_repeated=found.is_repeated or (direct is not None and direct.is_repeated))
 
     def _write_directly(self, batch: DataFrame, layout: Layout, name: BatchName) -> Report | None:
         if self._route is None:
