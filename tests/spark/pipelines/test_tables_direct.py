@@ -123,8 +123,9 @@ def test_rows_go_into_an_object_store(
     produce(bootstrap, source, [{"id": at, "name": "a"} for at in range(6)])
     with object_store(tmp_path / "store") as store:
         secret = tmp_path / "secret"
-        secret.write_text(store.options["aws_secret_access_key"])
-        named = {**store.options, "aws_secret_access_key": f"${{file:{secret}}}"}
+        names = ("aws_access_key_id", "aws_secret_access_key")
+        secret.write_text("".join(f"{name}={store.options[name]}\n" for name in names))
+        named = {**store.options, **{name: f"${{file:{secret}:{name}}}" for name in names}}
         spec = copying(source, tmp_path, sink={"path": url, "storage": named})
         run_spec(spec)
         produce(bootstrap, source, [{"id": 6, "name": 7}])

@@ -38,7 +38,7 @@ STRIDE: Final = 31
 """Distance of the bytes that show a long number. A prime, so that it differs from most periods of texts."""
 LONG_NUMBER: Final = rf"[0-9]{{{DIGITS_MAX}}}"
 SPECIAL_NUMBERS: Final = r"[:\[,]\s*-?(?:NaN|Inf)"
-TIME: Final = r"\A[1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)\z"
+TIME: Final = r"\A[1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d)\z"
 DATE: Final = r"\A[1-9]\d{3}-\d\d-\d\d\z"
 _NUMBERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float64())
 _OPEN, _CLOSED = b"{"[0], b"}"[0]
