@@ -27,6 +27,7 @@ REST = (
     "tests/scenario/console/test_browser.py",
     "tests/scenario/console/test_mcp.py",
     "tests/scenario/console/test_operating.py",
+    "tests/scenario/console/test_pipelines.py",
     "tests/scenario/console/test_security_pages.py",
     "tests/scenario/durability/",
     "tests/scenario/groups/test_groups_survive.py",

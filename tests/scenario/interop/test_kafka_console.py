@@ -1,4 +1,4 @@
-"""The console before Apache Kafka: every page and every question answers, and says what Kafka does not tell."""
+"""The console before Apache Kafka: every page and every question answers, and says what Kafka does not."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ def graph_chart(found: Graph, status: Status) -> Element:
         height,
         name,
         _description(stages, status),
-        [_edge(places, stages, first, second) for first, second in edges],
+        [_edge(places, *each) for each in edges if stages[each[1]].kind != LETTERS],
+        _to_letters(places, [each for each in edges if stages[each[1]].kind == LETTERS]),
         [_box(places[at], stage, status, is_first=not at) for at, stage in enumerate(stages)],
         class_="chart graph",
     )
@@ -160,7 +161,7 @@ def _figure(stage: Stage, status: Status, *, is_first: bool) -> str:
             return "" if per_second is None else rate(per_second, " rec")
         case "dead letters":
             letters = about.get("dead_letters")
-            return "" if letters is None else f"{number(letters)} records"
+            return "" if letters is None else f"{number(letters)} {'record' if letters == 1 else 'records'}"
     return ""
 
 
@@ -191,14 +192,8 @@ def _cut(shown: str) -> str:
     return shown if len(shown) <= CHARACTERS else f"{shown[: CHARACTERS - 1]}…"
 
 
-def _edge(places: Sequence[tuple[float, float]], stages: Sequence[Stage], first: int, second: int) -> Element:
+def _edge(places: Sequence[tuple[float, float]], first: int, second: int) -> Element:
     (x1, y1), (x2, y2) = places[first], places[second]
-    if stages[second].kind == LETTERS:
-        down, across = x1 + BOX_WIDTH / 2 + 24, y2 - 14
-        into = x2 + BOX_WIDTH / 2
-        return _path(
-            f"M{down:.1f} {y1 + BOX_HEIGHT:.1f} V{across:.1f} H{into:.1f} V{y2:.1f}", into, y2, is_bad=True
-        )
     if y1 == y2 and second == first + 1:
         middle = y1 + BOX_HEIGHT / 2
         return _path(f"M{x1 + BOX_WIDTH:.1f} {middle:.1f} H{x2:.1f}", x2, middle, is_right=True)
@@ -207,6 +202,18 @@ def _edge(places: Sequence[tuple[float, float]], stages: Sequence[Stage], first:
         return _path(f"M{start:.1f} {y1:.1f} V{above:.1f} H{end:.1f} V{y2:.1f}", end, y2)
     start, end, between = x1 + BOX_WIDTH / 2, x2 + BOX_WIDTH / 2, y1 + BOX_HEIGHT + 14
     return _path(f"M{start:.1f} {y1 + BOX_HEIGHT:.1f} V{between:.1f} H{end:.1f} V{y2:.1f}", end, y2)
+
+
+def _to_letters(places: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Content:
+    """Lines from the stages down to one line, which ends at the dead letters."""
+    if not edges:
+        return None
+    x, y = places[edges[0][1]]
+    into, across = x + BOX_WIDTH / 2, y - 14
+    downs = [places[first][0] + BOX_WIDTH / 2 + 24 for first, _ in edges]
+    tops = [places[first][1] + BOX_HEIGHT for first, _ in edges]
+    lines = " ".join(f"M{down:.1f} {top:.1f} V{across:.1f}" for down, top in zip(downs, tops, strict=True))
+    return _path(f"{lines} M{max(downs):.1f} {across:.1f} H{into:.1f} V{y:.1f}", into, y, is_bad=True)
 
 
 def _path(d: str, x: float, y: float, *, is_right: bool = False, is_bad: bool = False) -> Element:
@@ -237,7 +244,9 @@ def _rows(found: Graph) -> Iterator[tuple[Content, ...]]:
             does: Content = code(stage.title)
         else:
             does = [[", " if number_ else None, link] for number_, link in enumerate(links)]
-        said = [(span(f"{name} "), code(value)) for name, value in stage.settings.items() if name != "topics"]
+        said = [
+            (span(f"{name} "), code(value)) for name, value in stage.settings.items() if value != stage.title
+        ]
         yield (
             f"{at + 1}. {stage.kind}",
             stage.type,

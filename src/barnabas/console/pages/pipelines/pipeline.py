@@ -59,7 +59,7 @@ async def show(ctx: Context) -> Response:
     letters: Content = None
     if graph is not None and graph.letters_topic is not None:
         letters = await _letters(ctx, name, graph)
-    live = div(id="pipeline-live", attributes={"hx-sse:connect": _live_path(name)})
+    live = div(id="pipeline-live", class_="hidden", attributes={"hx-sse:connect": _live_path(name)})
     actions = (span("live", class_="live"), div(_actions(ctx, status), id="pipeline-actions"))
     return ctx.page(
         f"Pipeline {name}",
@@ -142,11 +142,8 @@ def _figures(status: Status, graph: Graph | None) -> Content:
             ("Restarts", number(about.get("restarts"))),
         ]
     if progress:
-        rows += [
-            ("Last micro-batch", f"number {number(progress.get('batch_id'))}"),
-            ("of records", number(progress.get("records"))),
-            ("took", duration(progress.get("batch_ms"))),
-        ]
+        batch = f"{number(progress.get('records'))} records in {duration(progress.get('batch_ms'))}"
+        rows.append((f"Micro-batch {number(progress.get('batch_id'))}", batch))
     if graph is not None and graph.group_id is not None:
         path = f"/group?{urlencode({'id': graph.group_id})}"
         rows.append(("Group, with lag in time", a(graph.group_id, href=path)))
