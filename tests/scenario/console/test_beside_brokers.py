@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import psutil
 
 import barnabas
 from barnabas.cli.commands.cluster.start import _console_address
@@ -33,6 +34,8 @@ def test_the_page_starts_after_the_ready_line_and_ends_with_the_broker(tmp_path:
     broker = BarnabasBroker(tmp_path / "data", arguments=["--console", f"127.0.0.1:{port}"])
     with running(broker):
         eventually(lambda: overview(port) is not None, "the console answers")
+        (child,) = psutil.Process(broker.pid).children()
+        assert child.nice() > psutil.Process(broker.pid).nice(), "the broker goes first"
         found = overview(port)
         assert found is not None
         assert found.json()["store"] == "embedded"
