@@ -92,7 +92,7 @@ def test_a_pipeline_is_seen_paused_started_and_restarted_by_clicking(
     assert "transform ms > 0 → transform user → transform SELECT" in said
     assert "dead letters: 1 record." in said
     assert page.locator("svg.graph rect.stage").count() == 6
-    stages = page.locator("main table").first.inner_text()
+    stages = page.locator("[aria-label='Stages of the pipeline'] table").inner_text()
     assert "1. source" in stages
     assert "6. dead letters" in stages
     page.reload()

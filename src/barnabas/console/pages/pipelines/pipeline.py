@@ -66,8 +66,8 @@ async def show(ctx: Context) -> Response:
         heading(name, actions, above=crumbs((("Pipelines", "/pipelines"),))),
         live,
         div(_figures(status, graph), id="pipeline", class_="stack"),
-        card("Stages", graph_table(graph)) if graph is not None else None,
         letters,
+        card("Stages", graph_table(graph)) if graph is not None else None,
         card("Spec", _spec(config)),
     )
 
