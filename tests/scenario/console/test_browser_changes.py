@@ -1,6 +1,6 @@
 """Every change of the console by clicking, in a real browser; an admin client says what has become of it.
 
-The table of pages and changes, with their tests, is in docs/TESTING.md.
+ROUTES.md has the table of all pages and changes, with their tests.
 """
 
 from __future__ import annotations
