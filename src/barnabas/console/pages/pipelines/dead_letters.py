@@ -13,12 +13,12 @@ from typing import Final
 from barnabas.console.html.components import Column, badge, data_table, empty, note
 from barnabas.console.html.elements import Content, a, p, span
 from barnabas.console.html.figures import DASH, moment
-from barnabas.console.pages.messages import partitions_of, preview
 from barnabas.console.pages.pipelines.graph import is_topic_name
 from barnabas.console.records.browsing import Bounds, Browser, Found
 from barnabas.console.records.decoding import ShownBytes, show, visible_name
 from barnabas.console.records.expression import Candidate
 from barnabas.console.web.context import FAILURES, Context
+from barnabas.console.web.previews import preview
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
@@ -58,7 +58,8 @@ class Letters:
 
 async def newest_letters(ctx: Context, topic: str, pipeline: str) -> Letters:
     """UNKNOWN_TOPIC_OR_PARTITION while no record was bad."""
-    places = [TopicPartition(topic, each) for each in await partitions_of(ctx, topic)]
+    described = (await ctx.admin.describe_topics([topic]))[topic]
+    places = [TopicPartition(topic, each.index) for each in described.partitions]
     firsts = await ctx.admin.list_offsets(dict.fromkeys(places, EARLIEST))
     ends = await ctx.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
     bounds = {at.partition: Bounds(firsts[at], ends[at]) for at in places}
