@@ -180,7 +180,7 @@ def test_an_open_transaction_and_rules_and_users(client: httpx.Client, kafka: Ka
 
 def test_the_pages_before_kafka_are_accessible_in_a_browser(console: RunningConsole) -> None:
     with chromium() as found, browsing(found, console.url, None) as browser:
-        problems = {}
+        problems: dict[str, list[str]] = {}
         for path in PAGES:
             page = browser.open(path)
             problems |= {f"{path}: {each}": nodes for each, nodes in violations(page).items()}

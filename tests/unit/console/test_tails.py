@@ -31,7 +31,6 @@ def test_a_leader_answers_by_time_and_not_by_record() -> None:
                     if shown == RECORDS:
                         break
                 fetches = len(broker.requests(api="Fetch")) - before
-                await news.aclose()
             await tails.close()
             return fetches
 
