@@ -5,12 +5,15 @@ ROUTES.md has the table of all pages and changes, with their tests.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.sync.admin import Admin
 from barnabas.client.sync.producer import Producer
 from barnabas.core.ids import TopicPartition
@@ -22,8 +25,10 @@ from tests.support import browser as browser_support
 from tests.support.broker import BarnabasBroker, running
 from tests.support.browser import Browser, browsing, until
 from tests.support.console import RunningConsole, running_console
+from tests.support.ports import free_port
+from tests.support.process import ServerProcess
 from tests.support.secured_broker import USERS, SecuredBroker, secured_broker
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +150,39 @@ def test_a_record_is_copied_and_messages_are_downloaded(browser: Browser, admin:
     with page.expect_download() as waiting:
         page.click("text=Download")
     assert waiting.value.suggested_filename == "service-30.jsonl"
+
+
+# --- with three brokers ---
+
+
+def test_partitions_move_after_their_plan_is_shown(chromium: Any, tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "barnabas", "start", "--brokers", "3", "--data-dir", str(tmp_path)]
+    command += ["--listener", "PLAINTEXT://127.0.0.1:0", "--console", f"127.0.0.1:{port}"]
+    process = ServerProcess(command, is_ready=lambda line: line.startswith("barnabas ready"))
+    try:
+        (bootstrap, *_) = re.findall(r"PLAINTEXT://([\d.]+:\d+)", process.wait_ready(PATIENCE_S))
+        eventually(lambda: "console: http" in process.output_text(), "the console is ready")
+        with (
+            Admin(bootstrap) as admin,
+            browsing(chromium, f"http://127.0.0.1:{port}", None) as browser,
+        ):
+            admin.create_topics([NewTopic("moving", 2, 3)])
+
+            def replicas() -> set[frozenset[int]]:
+                found = admin.describe_topics(["moving"])["moving"].partitions
+                return {frozenset(each.replicas) for each in found}
+
+            page = browser.open("/cluster")
+            send(page, "/cluster/reassignment/plan", topics="moving", brokers="2,3", replication="2")
+            assert "moving" in page.locator("main table").first.inner_text()
+            assert replicas() == {frozenset({1, 2, 3})}, "the plan moves nothing"
+            form = page.locator("form[action='/cluster/reassignment']")
+            form.locator("button").last.click()
+            assert "2 partitions began to move" in page.locator("[role=status]").inner_text()
+            eventually(lambda: replicas() == {frozenset({2, 3})}, "the partitions have moved")
+    finally:
+        assert process.stop() == 0
 
 
 # --- with users ---
