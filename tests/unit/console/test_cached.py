@@ -52,4 +52,4 @@ async def test_viewers_at_the_same_time_share_a_question() -> None:
     clock = ManualClock()
     question = Question(clock, takes_ms=10)
     cached = Cached(question.load, clock, fresh_ms=2_000)
-    assert await asyncio.gather(cached.get(), cached.get()) == [1, 1]
+    assert list(await asyncio.gather(cached.get(), cached.get())) == [1, 1]
