@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -47,6 +48,7 @@ WAIT_MAX_S = 120.0
 """No call of a client takes longer: above every timeout that the clients have, and a busy machine."""
 REFUSALS = (RefusedError, ClusterUnreachable, CommitFailed, IllegalState, TransactionAborted)
 _names = itertools.count()
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -54,7 +56,8 @@ class Handled:
     """Records in the order in which handlers finished them, and those that may have been handled twice."""
 
     values: defaultdict[tuple[int, bytes], list[int]] = field(default_factory=lambda: defaultdict(list))
-    count: int = 0
+    by: defaultdict[tuple[int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Members that handled a record, by partition and number, with their time."""
     may_repeat: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -140,16 +143,24 @@ class Workload:
         """
         handled = self.handled
         mine: list[tuple[int, int]] = []
+        name = f"member {next(_names)}"
 
         class Lost(RebalanceListener):
             def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+                logger.info("%s loses %s", name, partitions)
                 handled.may_repeat.update(mine)
+
+            def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+                logger.info("%s gets %s", name, partitions)
+
+            def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+                logger.info("%s gives up %s", name, partitions)
 
         async def handle(record: Record[Any, Any]) -> None:
             await asyncio.sleep(0.001)
             number = int(record.value)
             handled.values[record.partition, record.key].append(number)
-            handled.count += 1
+            handled.by[record.partition, number].append(f"{name} {asyncio.get_running_loop().time():.3f}")
             mine.append((record.partition, number))
 
         end = stop or self._stop
@@ -240,12 +251,12 @@ class Workload:
             assert [delivery.result().offset for delivery in each] == list(range(len(each)))
         assert self.read(self.source) == expected, "the source"
         assert self.read(self.target) == expected, "the target"
-        repeated = set()
+        repeated = {at for at, members in self.handled.by.items() if len(members) > 1}
         for (partition, key), numbers in self.handled.values.items():
             first = list(dict.fromkeys(numbers))
             assert first == sorted(first), f"key {key!r} of partition {partition} was handled out of order"
-            repeated |= {(partition, number) for number in first if numbers.count(number) > 1}
-        assert repeated <= self.handled.may_repeat, "handled twice by members that lost no partition"
+        wrongly = {at: self.handled.by[at] for at in sorted(repeated - self.handled.may_repeat)}
+        assert not wrongly, f"handled twice by members that lost no partition: {wrongly}, {self.met}"
 
 
 def client_tasks() -> list[str]:
