@@ -81,9 +81,17 @@ def new_topic(peer: Broker) -> Callable[..., str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """`Absent` is an answer: the client has no such thing."""
+    """`Absent` is an answer: the client has no such thing. Another client gets a second attempt: on a busy
+    machine cooperative groups of kafka-python 3.0 stall at times, on either broker.
+    """
     try:
         return (yield)
     except Absent as reason:
         item.user_properties.append(("absent", True))
         pytest.skip(str(reason))
+    except AssertionError:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("behaviour") is None:
+            raise
+        if item.callspec.params["driver"] == OURS:
+            raise
+        return item.runtest()

@@ -28,6 +28,7 @@ from tests.support.broker import Broker
 NewTopic = Callable[..., str]
 behaviour = pytest.mark.behaviour
 PATIENCE_S = 45.0
+"""Less than elsewhere: another client that stalls gets a second attempt."""
 
 
 def conf(settings: dict[str, Any]) -> dict[str, Any]:
