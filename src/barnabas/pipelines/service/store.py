@@ -51,13 +51,14 @@ HEARTBEAT_KEY = b"service:beat"
 """Keys that no pipeline can have: its name has no colon."""
 PAUSE_MS = 100.0
 POLL_MS = 500.0
-PRODUCER_TIMES: Final[Mapping[str, Any]] = {
+PRODUCER_SETTINGS: Final[Mapping[str, Any]] = {
     "linger_ms": 0,
     "request_timeout_ms": 15_000,
     "delivery_timeout_ms": 30_000,
     "max_block_ms": 30_000,
+    "max_request_size": 16 * 1024 * 1024,
 }
-"""A user waits for a change: it is stored, or fails, in this time."""
+"""A user waits for a change: it is stored, or fails, in this time. The broker decides what is too large."""
 WRITER = "writer"
 """Header that names the writing service."""
 
@@ -139,7 +140,7 @@ class PipelineStore:
         self._config = config
         self._topic = topic
         self._only = TopicPartition(topic, 0)
-        self._producer = Producer(config(PRODUCER_KEYS), **PRODUCER_TIMES)
+        self._producer = Producer(config(PRODUCER_KEYS), **PRODUCER_SETTINGS)
         self._position = 0
         """Offset of the first record that `load` has not read."""
         self.leader: Claim | None = None
