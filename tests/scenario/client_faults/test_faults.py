@@ -89,6 +89,7 @@ async def without_answers(broker: Member, links: Links) -> None:
     """Requests are handled, and their answers are lost: the clients must send them again."""
     links.to(broker).lose_replies()
     await asyncio.sleep(FAULT_S)
+    links.to(broker).drop()  # no stream goes on behind a hole
     links.to(broker).heal()
 
 
