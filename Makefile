@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 CHAOS_SECONDS ?= 600
 CHAOS_BROKERS ?= 3
 CHAOS_OPTIONS ?=
+CLIENT_FAULT_ROUNDS ?= 10
 SECONDS ?= 60
 SEED ?= 1
 FUZZ_INPUTS ?= 2000000
@@ -17,7 +18,7 @@ PIP    := BARNABAS_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-
 # The source as it is, or compiled once that has been done: tools/compiled_tree.py.
 RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)" $(BIN)/barnabas
 
-.PHONY: help run cluster demo test test-all test-clients test-differential chaos kill-matrix check diagrams site codecs coverage
+.PHONY: help run cluster demo test test-all test-clients test-differential client-faults chaos kill-matrix check diagrams site codecs coverage
 .PHONY: simulate simulate-bugs fuzz fuzz-bugs wheel unpacked-wheel test-compiled
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark release-check clean
 help:              ## show this
@@ -76,6 +77,9 @@ test-differential: $(VENV)/.dev ## compare every answer with Apache Kafka's (nee
 
 chaos: $(VENV)/.dev ## break a cluster under load for CHAOS_SECONDS (600) and check what clients saw; CHAOS_OPTIONS='--secure --store shared'
 	PYTHONPATH=src $(BIN)/python -m tests.chaos.run --seconds $(CHAOS_SECONDS) --brokers $(CHAOS_BROKERS) $(CHAOS_OPTIONS)
+
+client-faults: $(VENV)/.dev ## the client library under faults for CLIENT_FAULT_ROUNDS (10) rounds, on three Barnabas and three Apache Kafka brokers
+	CLIENT_FAULT_ROUNDS=$(CLIENT_FAULT_ROUNDS) $(BIN)/python -m pytest -v tests/scenario/client_faults
 
 simulate: $(VENV)/.dev ## whole brokers in a simulated world for SECONDS (60) from SEED (1): docs/SIMULATION.md
 	PYTHONPATH=src $(BIN)/python -m tests.simulation.run --seconds $(SECONDS) --seed $(SEED)

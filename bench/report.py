@@ -297,7 +297,7 @@ def _publish(directory: Path) -> None:
     clients = directory / "clients.json"
     if clients.exists():
         raw = json.loads(clients.read_text())
-        text += "\n" + rendered_clients(raw["clients"], raw["about"])
+        text += "\n" + rendered_clients(raw["clients"], raw["about"]) + (directory / "clients.md").read_text()
     by_hand = [(directory / name).read_text() for name in ("security.md", "behind.md")]
     (directory / "RESULTS.md").write_text(text + "".join(by_hand))
 

@@ -30,18 +30,13 @@ from rich.live import Live
 from rich.table import Table
 
 from barnabas.cli.support.progress import Stages
-from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
-from barnabas.client.aio.producer import OutgoingRecord, Producer
-from barnabas.core.addressing.endpoints import Endpoint
-from barnabas.core.clock import SystemClock
+from barnabas.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.jvm.session import SparkMissing, open_session
 from barnabas.pipelines.spark.runner import RunningPipeline, start_pipeline
 from barnabas.pipelines.spec.validation import load_document
 from barnabas.pipelines.state.progress import Progress, partition_offsets
 from barnabas.processes.console_process import READY_PREFIX
-from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.testing.broker import run_broker
 
 PAGES = ("/", "/shop", "/cart", "/checkout", "/help", "/blog")
@@ -124,40 +119,39 @@ class Clickstream(threading.Thread):
         return total
 
     async def _work(self) -> None:
-        cluster = ClusterClient(
-            [Endpoint.parse(self.broker)], clock=SystemClock(), randomness=random.SystemRandom()
-        )
-        async with cluster:
-            for topic in ("clicks", "page-counts", "bad-clicks"):
-                await cluster.topic(topic, auto_create=True)
-            self.ready.set()
-            writing = asyncio.create_task(self._write(Producer(cluster)))
-            await self._read(cluster)
-            await writing
+        async with Admin(self.broker) as admin:
+            await admin.create_topics([NewTopic(each) for each in ("clicks", "page-counts", "bad-clicks")])
+        self.ready.set()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write())
+            tasks.create_task(self._read())
 
-    async def _write(self, producer: Producer) -> None:
-        while not self.ended.is_set():
-            batch = [self._click() for _ in range(EVENTS_PER_SECOND // 4)]
-            await producer.send("clicks", batch)
-            self.produced += len(batch)
-            await asyncio.sleep(0.25)
+    async def _write(self) -> None:
+        async with Producer(self.broker) as producer:
+            while not self.ended.is_set():
+                batch = [self._click() for _ in range(EVENTS_PER_SECOND // 4)]
+                keys, values = zip(*batch, strict=True)
+                await (await producer.send_many("clicks", values, keys=keys))
+                self.produced += len(batch)
+                await asyncio.sleep(0.25)
 
-    def _click(self) -> OutgoingRecord:
+    def _click(self) -> tuple[bytes | None, bytes]:
         if self._random.random() < BAD_SHARE:
             self.bad += 1
-            return OutgoingRecord(None, b"{not a click")
+            return None, b"{not a click"
         (page,) = self._random.choices(PAGES, WEIGHTS)
         user = f"user-{self._random.randrange(50)}"
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         click = {"user": user, "page": page, "ms": int(self._random.expovariate(1 / 250)), "at": at}
-        return OutgoingRecord(user.encode(), json.dumps(click).encode())
+        return user.encode(), json.dumps(click).encode()
 
-    async def _read(self, cluster: ClusterClient) -> None:
-        start = await list_offsets(cluster, "page-counts", [0], EARLIEST)
-        async with Consumer(cluster, "page-counts", start, read_committed=True) as consumer:
+    async def _read(self) -> None:
+        settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        async with Consumer(self.broker, **settings) as consumer:
+            await consumer.assign([TopicPartition("page-counts", 0)])
             while not self.stopped.is_set():
-                for _, record in await consumer.poll():
-                    row = json.loads(bytes(record.value or b"{}"))
+                for record in await consumer.poll(timeout_ms=500):
+                    row = json.loads(record.value or b"{}")
                     self.windows[row["page"], row["window_start"]] = row["clicks"]
 
 

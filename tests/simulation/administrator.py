@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from barnabas.client.admin.elections import ElectionType, elect_leaders
 from barnabas.client.admin.reassignment import Reassignments
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
@@ -40,6 +40,6 @@ async def _act(
         await Reassignments(cluster).alter({place: replicas})
     else:
         name = f"passing-{number}"
-        await Admin(cluster).create_topic(name, partitions=1, replication_factor=REPLICAS, configs={})
+        await TopicAdmin(cluster).create_topic(name, partitions=1, replication_factor=REPLICAS, configs={})
         await world.pause(PAUSE_S)
-        await Admin(cluster).delete_topic(name)
+        await TopicAdmin(cluster).delete_topic(name)

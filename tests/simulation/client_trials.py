@@ -18,7 +18,6 @@ from barnabas.client.admin.reassignment import Reassignments
 from barnabas.client.admin.scram_users import ScramUsers
 from barnabas.client.aio.channel import Channel
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import MAX_BYTES
 from barnabas.client.core.steps import ClusterUnreachable, Steps, raise_for
 from barnabas.client.core.transaction_steps import idempotent_producer
 from barnabas.core.errors import KafkaError, NotLeaderOrFollower, error_for
@@ -60,6 +59,7 @@ from tests.chaos.history import ALL_REPLICAS, History, Value
 from tests.simulation.cast import Part, Stage, Topic
 from tests.simulation.clients import REQUEST_TIMEOUT_MS, Batches, World
 from tests.simulation.trials import NOT_IN_SYNC_S, SERVED_WITHIN_S, leader_of, state_of, until
+from tests.support.plain_consumer import MAX_BYTES
 
 FETCH_WAIT_MS = 200
 OVERHEAD_BYTES = 200

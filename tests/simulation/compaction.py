@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
 from barnabas.client.core import transaction_steps
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
@@ -36,6 +35,7 @@ from tests.simulation.cast import ALL_BROKERS, Client, Part, Stage, Topic
 from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World
 from tests.simulation.final_reading import COMMITTED_ONLY, LATEST
 from tests.simulation.moving import change_directory
+from tests.support.plain_consumer import Consumer, list_offsets
 
 TOPIC = "compacted"
 PARTITIONS = 2
@@ -212,7 +212,7 @@ class Compaction(Part):
             for policy in ("delete", "compact"):
                 await world.pause(POLICY_PAUSE_S)
                 with suppress(KafkaError, ClusterUnreachable):
-                    await Admin(cluster).alter_configs(
+                    await TopicAdmin(cluster).alter_configs(
                         ResourceType.TOPIC, TOPIC, changes={"cleanup.policy": policy}
                     )
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import random
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
 from barnabas.client.core.transaction_steps import add_partitions, begin, end, idempotent_producer
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.config_numbers import ResourceType
@@ -18,6 +17,7 @@ from tests.chaos.history import ALL_REPLICAS, History
 from tests.simulation.cast import Part, Stage, Topic
 from tests.simulation.clients import Batches, Row, World
 from tests.simulation.final_reading import COMMITTED_ONLY, LATEST
+from tests.support.plain_consumer import Consumer, list_offsets
 
 COMPACTED_S = 35.0
 """Longer than the slowest cleaner takes to come back, and a pass."""
@@ -141,7 +141,7 @@ class Graves(Part):
             for at in range(0, self.KEYS, self.PER_BATCH):
                 await keyed.write([(key, value) for key in keys[at : at + self.PER_BATCH]])
         change = {"cleanup.policy": "compact"}
-        await Admin(cluster).alter_configs(ResourceType.TOPIC, self.TOPIC, changes=change)
+        await TopicAdmin(cluster).alter_configs(ResourceType.TOPIC, self.TOPIC, changes=change)
         for number in range(self.PASSES):
             for each in range(20):
                 await keyed.write([(b"filler-%d" % (each % 2), b"%100d" % number)])

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 
 from barnabas.client.admin.groups import Groups, commit_request
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer
 from barnabas.client.core.steps import ClusterUnreachable, Steps, raise_for
 from barnabas.core.errors import (
     FencedMemberEpoch,
@@ -45,6 +44,7 @@ from tests.simulation.cast import Client, Part, Stage
 from tests.simulation.clients import World
 from tests.simulation.groups import Commits
 from tests.simulation.shape import DRIFT_PPM_MAX
+from tests.support.plain_consumer import Consumer
 
 GROUP = "consumers"
 MEMBERS = 3

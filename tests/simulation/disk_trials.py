@@ -10,9 +10,8 @@ import errno
 import random
 from contextlib import suppress
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.core.transaction_steps import add_partitions, begin, end, idempotent_producer
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
@@ -29,6 +28,7 @@ from tests.simulation.final_reading import COMMITTED_ONLY, LATEST, read_topic
 from tests.simulation.machine import COORDINATION, DIRECTORIES, Machine
 from tests.simulation.storage_trials import SYNC_EACH, write_some
 from tests.simulation.trials import SERVED_WITHIN_S, leader_of, until
+from tests.support.plain_consumer import Consumer, list_offsets
 
 PRODUCER_ID_AT = 2
 """In an entry of a transaction index, behind the version."""
@@ -300,11 +300,11 @@ class Ledger(Part):
         if self._topics and self.chance.random() < 0.7:
             name = self.chance.choice(sorted(self._topics))
             change = {"retention.ms": value}
-            await Admin(cluster).alter_configs(ResourceType.TOPIC, name, changes=change)
+            await TopicAdmin(cluster).alter_configs(ResourceType.TOPIC, name, changes=change)
         else:
             name = f"{self.TOPIC}-{len(self._topics)}"
             with suppress(TopicAlreadyExists):
-                await Admin(cluster).create_topic(
+                await TopicAdmin(cluster).create_topic(
                     name, partitions=1, replication_factor=1, configs={"retention.ms": value}
                 )
         self._topics[name] = value
@@ -319,7 +319,7 @@ class Ledger(Part):
             machine.fail_in_part(self.chance.choice((errno.ENOSPC, errno.EIO)), ("write",), (COORDINATION,))
             with suppress(KafkaError, ClusterUnreachable, TimeoutError):
                 async with asyncio.timeout(3.0):
-                    await Admin(cluster).create_topic(
+                    await TopicAdmin(cluster).create_topic(
                         f"refused-{number}", partitions=1, replication_factor=1, configs={}
                     )
             machine.mend_disk()
@@ -336,7 +336,7 @@ class Ledger(Part):
                 cluster = ClusterClient([machine.address], clock=machine.clock, randomness=self.chance)
                 while True:
                     with suppress(KafkaError, ClusterUnreachable):
-                        await Admin(cluster).create_topic(
+                        await TopicAdmin(cluster).create_topic(
                             name, partitions=1, replication_factor=1, configs={}
                         )
                         return True
@@ -345,12 +345,12 @@ class Ledger(Part):
         return False
 
     async def _compare(self, cluster: ClusterClient) -> None:
-        listed = {topic.name for topic in await Admin(cluster).list_topics()}
+        listed = {topic.name for topic in await TopicAdmin(cluster).list_topics()}
         for name, value in self._topics.items():
             if name not in listed:
                 self._complaints.append(f"lost topic: {name} was acknowledged and is gone")
                 continue
-            rows = await Admin(cluster).describe_configs(ResourceType.TOPIC, name)
+            rows = await TopicAdmin(cluster).describe_configs(ResourceType.TOPIC, name)
             found = {row.name: row.value for row in rows}.get("retention.ms")
             if found != value:
                 self._complaints.append(f"lost setting: retention.ms of {name} is {found}, and was {value}")

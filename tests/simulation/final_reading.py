@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
 from tests.chaos.history import History, Value
+from tests.support.plain_consumer import Consumer, list_offsets
 
 LATEST = -1
 COMMITTED_ONLY = 1

@@ -15,9 +15,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from barnabas.client.admin.reassignment import Reassignments
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import list_offsets
 from barnabas.client.core import transaction_steps
 from barnabas.client.core.steps import ClusterUnreachable, Steps, ask, raise_for
 from barnabas.core.errors import KafkaError
@@ -41,6 +40,7 @@ from tests.simulation.cast import Client, Part, Stage, Topic
 from tests.simulation.clients import REQUEST_TIMEOUT_MS, Batches, World
 from tests.simulation.final_reading import read_topic
 from tests.simulation.machine import DIRECTORIES
+from tests.support.plain_consumer import list_offsets
 
 TOPIC = "moving"
 REPLICAS = 2
@@ -123,9 +123,9 @@ class Moving(Part):
             await Reassignments(cluster).alter({TopicPartition(TOPIC, partition): target})
         elif what < 0.7:
             changes = {"segment.bytes": str(chance.choice(SEGMENT_BYTES))}
-            await Admin(cluster).alter_configs(ResourceType.TOPIC, TOPIC, changes=changes)
+            await TopicAdmin(cluster).alter_configs(ResourceType.TOPIC, TOPIC, changes=changes)
         elif what < 0.8 and self._partitions < PARTITIONS_MAX:
-            await Admin(cluster).add_partitions(TOPIC, self._partitions + 1)
+            await TopicAdmin(cluster).add_partitions(TOPIC, self._partitions + 1)
             self._partitions += 1
         else:
             end = (await list_offsets(cluster, TOPIC, [partition], -1))[partition]

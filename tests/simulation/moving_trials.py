@@ -10,7 +10,6 @@ import random
 from functools import partial
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import list_offsets
 from barnabas.client.core.steps import ask
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.alter_replica_log_dirs import (
@@ -29,6 +28,7 @@ from tests.simulation.machine import DIRECTORIES, Machine
 from tests.simulation.moving import EARLIEST, WRITTEN_DOWN_S, delete_records
 from tests.simulation.storage_trials import SYNC_EACH, write_some
 from tests.simulation.trials import SERVED_WITHIN_S, leader_of, state_of
+from tests.support.plain_consumer import list_offsets
 
 POLL_S = 0.002
 

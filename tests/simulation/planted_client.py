@@ -9,8 +9,8 @@ CLIENT_BUGS = (
     Bug(
         "a producer counts a request without an answer as acknowledged",
         "barnabas.client.producer.core.sender",
-        "            self._landed(batch)\n            self._refused(batch, error, now_ms)\n",
-        "            self._landed(batch)\n            self._complete(batch, NO_OFFSET, NO_APPEND_TIME)\n",
+        "            else:\n                self._refused(batch, error, now_ms)\n",
+        "            else:\n                self._complete(batch, NO_OFFSET, NO_APPEND_TIME)\n",
     ),
     Bug(
         "a producer numbers a batch again with each attempt",

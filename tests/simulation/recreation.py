@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from barnabas.client.admin.groups import Groups
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
@@ -44,7 +44,7 @@ class Recreation(Part):
         cluster = await world.open("recreator")
         with suppress(KafkaError, ClusterUnreachable):
             changes = {"max.message.bytes": str(OFFSETS_BATCH_BYTES)}
-            await Admin(cluster).alter_configs(ResourceType.TOPIC, "__consumer_offsets", changes=changes)
+            await TopicAdmin(cluster).alter_configs(ResourceType.TOPIC, "__consumer_offsets", changes=changes)
         lives = self._history.lives
         while not world.is_over():
             try:
@@ -62,7 +62,7 @@ class Recreation(Part):
 
     async def _make_again(self, cluster: ClusterClient) -> None:
         """Only a creation that succeeds says that the topic was gone."""
-        admin = Admin(cluster)
+        admin = TopicAdmin(cluster)
         with suppress(UnknownTopicOrPartition):
             await admin.delete_topic(TOPIC)
         while True:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.cluster.znodes.layout import PartitionStateZnode
@@ -313,7 +313,7 @@ class Simulation:
         for name, topic in self._topics.items():
             while True:
                 try:
-                    await Admin(cluster).create_topic(
+                    await TopicAdmin(cluster).create_topic(
                         name,
                         partitions=topic.partitions,
                         replication_factor=self._replicas(topic),

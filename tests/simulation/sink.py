@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer
 from barnabas.client.core import transaction_steps
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.core.transaction_steps import Transaction
@@ -30,6 +29,7 @@ from tests.simulation.cast import Client, Part, Stage, Topic
 from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World
 from tests.simulation.final_reading import read_topic
 from tests.simulation.handing_over import HandedOver
+from tests.support.plain_consumer import Consumer
 
 TOPIC, SOURCE = "sunk", "sunk-source"
 TASKS = 2

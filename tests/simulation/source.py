@@ -17,9 +17,8 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.core.transaction_steps import idempotent_producer
 from barnabas.core.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
@@ -30,6 +29,7 @@ from tests.chaos.history import ALL_REPLICAS, History, Value
 from tests.simulation.cast import Part, Stage
 from tests.simulation.clients import Batches, World
 from tests.simulation.handing_over import HandedOver
+from tests.support.plain_consumer import Consumer
 
 OPTIONS = {
     "kafka.bootstrap.servers": "10.0.0.1:9092",
@@ -89,7 +89,7 @@ class Source(Part):
         return reader, handed
 
     async def _make_again(self, cluster: ClusterClient, brokers: int) -> None:
-        admin = Admin(cluster)
+        admin = TopicAdmin(cluster)
         while True:
             with suppress(UnknownTopicOrPartition):
                 await admin.delete_topic(self.TOPIC)

@@ -10,9 +10,8 @@ import random
 from contextlib import suppress
 
 from barnabas.client.admin.reassignment import Reassignments
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
 from barnabas.client.core.transaction_steps import add_partitions, begin, end, idempotent_producer
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.config_numbers import ResourceType
@@ -23,6 +22,7 @@ from tests.simulation.clients import TRANSACTION_TIMEOUT_MS, Batches, World
 from tests.simulation.final_reading import COMMITTED_ONLY, LATEST, read_topic
 from tests.simulation.machine import Machine
 from tests.simulation.trials import NOT_IN_SYNC_S, SERVED_WITHIN_S, leader_of, state_of, until
+from tests.support.plain_consumer import Consumer, list_offsets
 
 RECORDS_MAX = 8
 SLOW_S = 3.0
@@ -218,7 +218,7 @@ class Lowered(Part):
         batches = Batches(cluster, self.TOPIC, 1, world.clock.now_ms)
         batches.identify(*await cluster.run(idempotent_producer(cluster.state)))
         await batches.write(Value(self.TOPIC, 0), 0)
-        await Admin(cluster).alter_configs(
+        await TopicAdmin(cluster).alter_configs(
             ResourceType.TOPIC, self.TOPIC, changes={"min.insync.replicas": "1"}
         )
         with suppress(TimeoutError):
@@ -253,7 +253,7 @@ class Rot(Part):
         world = stage.world(self.TOPIC, History())
         cluster = await world.open(self.TOPIC)
         early = f"{self.TOPIC}-early"
-        await Admin(cluster).create_topic(early, partitions=1, replication_factor=1, configs={})
+        await TopicAdmin(cluster).create_topic(early, partitions=1, replication_factor=1, configs={})
         used, _ = await cluster.run(idempotent_producer(cluster.state))
         machine.kill()
         place = machine.rot(self.chance)
@@ -267,7 +267,7 @@ class Rot(Part):
             machine.start()
         await stage.in_sync()
         cluster = await world.open(self.TOPIC)
-        if early not in [topic.name for topic in await Admin(cluster).list_topics()]:
+        if early not in [topic.name for topic in await TopicAdmin(cluster).list_topics()]:
             self._complaints.append(f"lost topic: {early} was acknowledged and is gone")
         again, _ = await cluster.run(idempotent_producer(cluster.state))
         if again <= used:
@@ -307,7 +307,7 @@ class Backlog(Part):
             for first in range(0, self.KEYS, self.PER_TRANSACTION):
                 await self._transact(world, cluster, keys[first : first + self.PER_TRANSACTION])
         change = {"cleanup.policy": "compact"}
-        await Admin(cluster).alter_configs(ResourceType.TOPIC, self.TOPIC, changes=change)
+        await TopicAdmin(cluster).alter_configs(ResourceType.TOPIC, self.TOPIC, changes=change)
         await asyncio.sleep(self.COMPACTED_S)
         async with Consumer(cluster, self.TOPIC, {0: 0}, read_committed=True) as consumer:
             ends = await list_offsets(cluster, self.TOPIC, [0], LATEST, isolation_level=COMMITTED_ONLY)

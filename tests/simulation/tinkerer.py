@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.config_numbers import ResourceType
@@ -69,7 +69,7 @@ class Tinkerer(Part):
             with suppress(KafkaError, ClusterUnreachable):
                 topic = world.chance.choice(self._topics)
                 trace.tell(f"the administrator alters {topic}: {_rendered(change)}")
-                await Admin(cluster).alter_configs(ResourceType.TOPIC, topic, changes=change)
+                await TopicAdmin(cluster).alter_configs(ResourceType.TOPIC, topic, changes=change)
 
 
 def _rendered(change: dict[str, str]) -> str:

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import list_offsets
 from barnabas.client.core.cluster_state import TRANSACTION
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.core.transaction_steps import add_partitions, begin, end, idempotent_producer
@@ -36,6 +35,7 @@ from tests.simulation.final_reading import read_topic
 from tests.simulation.machine import Machine
 from tests.simulation.moving import EARLIEST, delete_records
 from tests.simulation.transactors import HASTY, PLAIN, Transactor
+from tests.support.plain_consumer import list_offsets
 
 RECORDS_MAX = 5
 SERVED_WITHIN_S = 60.0
@@ -173,13 +173,13 @@ class Scarcity(Part):
         await self._await_sync(stage)
         if self.chance.random() < 0.5:
             with suppress(KafkaError, ClusterUnreachable):
-                await Admin(cluster).delete_topic(self.TOPIC)
+                await TopicAdmin(cluster).delete_topic(self.TOPIC)
             path = TopicZnode.path(self.TOPIC)
             await self._await("is not deleted", lambda: path not in stage.store.tree.nodes)
 
     async def _make(self, cluster: ClusterClient, replicas: int) -> None:
         with suppress(KafkaError, ClusterUnreachable):
-            await Admin(cluster).create_topic(
+            await TopicAdmin(cluster).create_topic(
                 self.TOPIC, partitions=self.PARTITIONS, replication_factor=replicas, configs={}
             )
 

@@ -22,6 +22,10 @@ class Proxy:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._writers) // 2
+
     def cut(self) -> None:
         """Close every connection and refuse new ones."""
         self._is_cut = True

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from barnabas.records.record import Record
+from tests.support.plain_consumer import Consumer, list_offsets
 
 
 async def read_topic(bootstrap: str, topic: str, *, read_committed: bool = False) -> dict[int, list[Record]]:

@@ -82,7 +82,7 @@ def new_topic(peer: Broker) -> Callable[..., str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """`Absent` is an answer: the client has no such thing. Another client gets a second attempt: on a busy
-    machine kafka-python 3.0 stalls in one of a hundred group tests, on either broker.
+    machine cooperative groups of kafka-python 3.0 stall at times, on either broker.
     """
     try:
         return (yield)

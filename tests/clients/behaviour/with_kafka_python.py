@@ -109,6 +109,10 @@ class PythonMember(Member):
         if assigned:
             self.consumer.assign([TopicPartition(*at) for at in assigned])
         elif pattern is None:
+            # A leader that joins before it has the metadata of the topic assigns nothing, and stays so: in
+            # one of a hundred groups, with either broker. It has them when it was asked for them.
+            for topic in topics:
+                self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(list(topics), listener=_Listener(self))
         else:
             self.consumer.subscribe(pattern=re.compile(pattern).pattern, listener=_Listener(self))

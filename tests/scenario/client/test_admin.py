@@ -98,6 +98,9 @@ async def test_records_are_counted_and_deleted(address: str, new_name: NewName) 
         assert await admin.list_offsets({at: -1}) == {at: 10}
         assert await admin.delete_records({at: 4}) == {at: 4}
         assert await admin.list_offsets({at: -2}) == {at: 4}
+        for unknown in (99, -1):
+            with pytest.raises(UnknownTopicOrPartition, match=f"{topic}-{unknown}"):
+                await admin.delete_records({TopicPartition(topic, unknown): 2})
         directories = await admin.describe_log_dirs()
         replicas = [
             replica

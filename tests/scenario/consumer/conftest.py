@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from barnabas.client import Consumer, Record, TopicPartition
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.testing.broker import run_broker
+from tests.support.plain_producer import OutgoingRecord, Producer
 
 QUICK = {
     "group.consumer.heartbeat.interval.ms": "50",
@@ -44,7 +44,7 @@ class Bench:
     async def create(self, partitions: int = 4, topic: str | None = None, **configs: str) -> None:
         settings = {name.replace("_", "."): value for name, value in configs.items()}
         name = topic or self.topic
-        await Admin(self.cluster).create_topic(name, partitions=partitions, configs=settings)
+        await TopicAdmin(self.cluster).create_topic(name, partitions=partitions, configs=settings)
         await self.cluster.topic(name, unknown_timeout_ms=10_000)
 
     async def write(

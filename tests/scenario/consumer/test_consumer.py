@@ -25,7 +25,7 @@ from barnabas.client import (
     TopicPartition,
 )
 from barnabas.client.admin.topic_records import delete_records
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.core import transaction_steps
 from barnabas.client.membership.classic_protocol import ClassicMember
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
@@ -268,7 +268,7 @@ async def test_partitions_that_are_added_are_read(bench: Bench, how: Mapping[str
     await bench.create(1)
     async with bench.consumer(**how, metadata_max_age_ms=100) as consumer:
         await settle(consumer, partitions=1)
-        await Admin(bench.cluster).add_partitions(bench.topic, 3)
+        await TopicAdmin(bench.cluster).add_partitions(bench.topic, 3)
         await settle(consumer, partitions=3)
 
 

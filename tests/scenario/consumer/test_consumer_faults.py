@@ -15,7 +15,6 @@ import pytest
 from barnabas.client import Consumer, Record
 from barnabas.client.admin.groups import Groups
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.testing.broker import run_broker
@@ -23,6 +22,7 @@ from barnabas.testing.cluster import run_cluster
 from tests.scenario.consumer import processing_member
 from tests.scenario.consumer.conftest import QUICK, Bench
 from tests.scenario.consumer.test_consumer import numbered
+from tests.support.plain_producer import OutgoingRecord, Producer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Consumer, Record, Retry
+from barnabas.client import Consumer, IllegalState, Record, Retry
 from barnabas.client.processing.core.finished_runs import decode_runs
 from barnabas.core.errors import InvalidGroupId
 from tests.scenario.consumer.conftest import PATIENCE_S, Bench, read
@@ -199,6 +199,35 @@ async def test_processing_needs_a_group(bench: Bench) -> None:
         await consumer.assign([bench.at()])
         with pytest.raises(InvalidGroupId):
             await consumer.process(print)
+
+
+async def test_no_other_call_takes_records_from_processing(bench: Bench) -> None:
+    """They would be committed without being handled."""
+    await bench.create()
+    await bench.write(numbered(5))
+    seen = Seen()
+    async with bench.consumer() as consumer:
+        work = asyncio.create_task(consumer.process(seen.add))
+        await seen.until(5)
+        for call in (consumer.poll, consumer.get_one, consumer.get_many):
+            with pytest.raises(IllegalState, match="is processing"):
+                await call()
+        with pytest.raises(IllegalState, match="is processing"):
+            await anext(consumer.arrow())
+        await ended(work)
+        assert not await consumer.poll()
+
+
+async def test_a_handler_that_closes_its_consumer_is_told_how_to_stop(bench: Bench) -> None:
+    await bench.create()
+    await bench.write(numbered(1))
+    async with bench.consumer() as consumer:
+
+        async def handle(_record: Record[Any, Any]) -> None:
+            await consumer.close()
+
+        with pytest.raises(IllegalState, match="`stop`"):
+            await consumer.process(handle)
 
 
 async def test_records_follow_processing_where_it_ended(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
@@ -77,7 +77,7 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
 OFFSETS = "__consumer_offsets"
 
 
-async def described(admin: Admin, topic: str) -> dict[str, str | None]:
+async def described(admin: TopicAdmin, topic: str) -> dict[str, str | None]:
     settings = await admin.describe_configs(ResourceType.TOPIC, topic)
     return {each.name: each.value for each in settings if each.source == "topic"}
 
@@ -86,7 +86,7 @@ async def all_described(bootstrap: str) -> dict[str, dict[str, str | None]]:
     async with ClusterClient(
         [Endpoint.parse(bootstrap)], clock=SystemClock(), randomness=random.Random(1)
     ) as cluster:
-        admin = Admin(cluster)
+        admin = TopicAdmin(cluster)
         return {topic: await described(admin, topic) for topic in (*TOPICS, OFFSETS)}
 
 
@@ -95,7 +95,7 @@ async def keep_by_default(bootstrap: str) -> None:
     async with ClusterClient(
         [Endpoint.parse(bootstrap)], clock=SystemClock(), randomness=random.Random(1)
     ) as cluster:
-        await Admin(cluster).alter_configs(ResourceType.BROKER, "", changes={"log.retention.ms": "-1"})
+        await TopicAdmin(cluster).alter_configs(ResourceType.BROKER, "", changes={"log.retention.ms": "-1"})
 
 
 def batch(number: int) -> bytes:

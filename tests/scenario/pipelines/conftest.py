@@ -83,10 +83,11 @@ class RunningService(threading.Thread):
         self._loop = asyncio.get_running_loop()
         clock = SystemClock()
         cluster = ClusterClient([Endpoint.parse(self.bootstrap)], clock=clock, randomness=random.Random(1))
-        async with cluster:
+        store = PipelineStore(lambda _: {"bootstrap.servers": self.bootstrap}, self.worker_id)
+        async with cluster, store:
             supervisor = Supervisor(self.drivers, LoopTimers(), clock)
             service = PipelineService(
-                PipelineStore(cluster, self.worker_id),
+                store,
                 supervisor,
                 Groups(cluster),
                 str(self._state),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import subprocess
 import sys
 import warnings
@@ -14,9 +13,6 @@ from typing import Any
 import httpx
 import pytest
 
-from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.core.addressing.endpoints import Endpoint
-from barnabas.core.clock import SystemClock
 from barnabas.pipelines.service.store import TOPIC, Change, Claim, PipelineStore, Stored
 from tests.scenario.pipelines.conftest import RunningService, running_service
 from tests.support.topics import consume, produce
@@ -287,14 +283,8 @@ def test_what_another_release_has_stored_concerns_that_pipeline_alone(
 
 
 async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pipelines_broker: str) -> None:
-    clients = [
-        ClusterClient(
-            [Endpoint.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(number)
-        )
-        for number in range(2)
-    ]
-    async with clients[0], clients[1]:
-        elder, younger = (PipelineStore(each, name) for each, name in zip(clients, "ab", strict=True))
+    elder, younger = (PipelineStore(lambda _: {"bootstrap.servers": pipelines_broker}, each) for each in "ab")
+    async with elder, younger:
         await elder.claim("elder:1")
         await younger.claim("younger:2")
         assert await elder.load() == {}

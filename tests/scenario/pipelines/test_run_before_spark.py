@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import cli
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
@@ -71,7 +71,7 @@ def test_a_topic_that_is_not_there(spec: Path, pipelines_broker: str) -> None:
         async with ClusterClient(
             [Endpoint.parse(pipelines_broker)], clock=SystemClock(), randomness=random.Random(1)
         ) as cluster:
-            await Admin(cluster).create_topic("orders", partitions=1, configs={})
+            await TopicAdmin(cluster).create_topic("orders", partitions=1, configs={})
 
     asyncio.run(make())
     ended = run(spec, pipelines_broker)

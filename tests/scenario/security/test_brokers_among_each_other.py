@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.client.security.settings import SecuritySettings
 from barnabas.cluster.stores.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
@@ -21,6 +20,7 @@ from barnabas.node.broker import Broker
 from tests.scenario.replication.support import eventually
 from tests.scenario.security.sasl_broker import ADMIN, ADMIN_PASSWORD, SETTINGS
 from tests.support.embedded_cluster import shared_store
+from tests.support.plain_producer import OutgoingRecord, Producer
 
 T0 = TopicPartition("t", 0)
 SESSION_MS = 2_000

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from barnabas.client.aio.channel import Channel
-from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.client.security.settings import SecuritySettings
 from barnabas.cluster.stores.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
@@ -38,6 +37,7 @@ from tests.scenario.security.test_sasl_refusals import (
 )
 from tests.support.embedded_cluster import shared_store
 from tests.support.kerberos import Kerberos, running_kerberos
+from tests.support.plain_producer import OutgoingRecord, Producer
 from tests.support.wire import WireConnection
 
 pytestmark = pytest.mark.rest

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import cli
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.channel import Channel
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.blocking import Connection
@@ -167,4 +167,4 @@ async def test_a_cluster_client_hears_a_refusal_instead_of_trying_on(broker: Run
     )
     with pytest.raises(SaslAuthenticationFailed):
         async with client:
-            await Admin(client).describe_configs(ResourceType.TOPIC, "t")
+            await TopicAdmin(client).describe_configs(ResourceType.TOPIC, "t")

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from barnabas.cli.main import cli
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.client.security.settings import SecuritySettings
 from barnabas.cluster.stores.topics import create_topic
 from barnabas.config.broker_config import BrokerConfig
@@ -23,6 +22,7 @@ from barnabas.node.broker import Broker
 from barnabas.testing.broker import run_broker
 from tests.scenario.replication.support import eventually
 from tests.support.embedded_cluster import shared_store
+from tests.support.plain_producer import OutgoingRecord, Producer
 
 T0 = TopicPartition("t", 0)
 

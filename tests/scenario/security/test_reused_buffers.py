@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
@@ -21,6 +20,7 @@ from barnabas.records.batch import iterate_batches
 from barnabas.records.record import iterate_records
 from tests.support import wire
 from tests.support.in_process import InProcessBroker, in_process_broker
+from tests.support.plain_producer import OutgoingRecord, Producer
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy, proxied
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from kafka import KafkaConsumer, KafkaProducer
 
+import barnabas.client
+from barnabas.core.errors import SaslAuthenticationFailed
 from barnabas.testing.broker import RunningBroker, run_broker
 from tests.scenario.security.sasl_broker import SETTINGS, confluent, python, sasl_broker
 from tests.support.waiting import PATIENCE_MS, eventually
@@ -271,3 +274,68 @@ async def test_aiokafka_shows_a_token(bearer_broker: RunningBroker, issuer: RSAK
         bootstrap_servers=bearer_broker.bootstrap, **arguments, sasl_oauth_token_provider=Tokens()
     ) as producer:
         await producer.send_and_wait("t", b"x")
+
+
+MODULES = {"PLAIN": "plain.PlainLoginModule"}
+
+
+@pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
+async def test_the_library_logs_in(broker: RunningBroker, mechanism: str, user: str, password: str) -> None:
+    module = f"org.apache.kafka.common.security.{MODULES.get(mechanism, 'scram.ScramLoginModule')}"
+    given = {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+    }
+    await write_and_read(given, 1)
+    given["sasl.jaas.config"] = given["sasl.jaas.config"].replace('password="', 'password="not-')
+    with pytest.raises(SaslAuthenticationFailed):
+        await write_and_read(given, 1)
+
+
+async def test_the_library_shows_a_fresh_token_when_the_old_one_expires(
+    bearer_broker: RunningBroker, issuer: RSAKey, tmp_path: Path
+) -> None:
+    """The broker ends the session of a token with it. No record notices, while the file has a newer one."""
+    file = tmp_path / "token"
+    given = {
+        "bootstrap.servers": bearer_broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+    }
+    lifetime_s = 5
+    renewed = 0
+
+    async def renew() -> None:
+        nonlocal renewed
+        while True:
+            fresh = tmp_path / "fresh"
+            fresh.write_text(bearer(issuer, exp=int(time.time()) + lifetime_s)[0])
+            fresh.replace(file)
+            renewed += 1
+            await asyncio.sleep(1)
+
+    renewing = asyncio.create_task(renew())
+    try:
+        await asyncio.sleep(0)
+        await write_and_read(given, 20, pause_s=lifetime_s / 10)
+    finally:
+        renewing.cancel()
+    assert renewed > lifetime_s, "tokens have expired meanwhile"
+
+
+async def write_and_read(given: dict[str, str], count: int, *, pause_s: float = 0) -> None:
+    """Write records and read each, with one producer and one consumer of the library."""
+    async with (
+        barnabas.client.Producer(given, linger_ms=0) as producer,
+        barnabas.client.Consumer(given) as consumer,
+    ):
+        first = (await producer.publish("t", b"first")).offset
+        await consumer.assign([barnabas.client.TopicPartition("t", 0)])
+        consumer.seek(barnabas.client.TopicPartition("t", 0), first + 1)
+        for number in range(count):
+            await producer.publish("t", b"%d" % number)
+            assert (await consumer.get_one()).value == b"%d" % number
+            await asyncio.sleep(pause_s)

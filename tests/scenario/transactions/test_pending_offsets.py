@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core import transaction_steps
 from barnabas.core.addressing.endpoints import Endpoint
@@ -26,7 +26,7 @@ def test_a_first_commit_that_is_pending_holds_back_the_reader_that_names_its_par
 async def read_beside_an_open_transaction(bootstrap: Endpoint) -> None:
     async with ClusterClient([bootstrap], clock=SystemClock(), randomness=random.Random(1)) as cluster:
         state = cluster.state
-        await Admin(cluster).create_topic(SOURCE.topic, partitions=1, configs={})
+        await TopicAdmin(cluster).create_topic(SOURCE.topic, partitions=1, configs={})
         txn = await cluster.run(transaction_steps.begin(state, "copier", 60_000))
         await cluster.run(transaction_steps.commit_offsets(state, txn, "g", {SOURCE: 7}, ""))
 

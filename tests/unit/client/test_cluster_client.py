@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.scripted_broker import ScriptedBroker, scripted_broker
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.clock import SystemClock
@@ -110,7 +110,7 @@ async def test_a_topic_that_does_not_exist_is_not_waited_for() -> None:
                 await cluster.topic("t")
             assert len(broker.requests) == 1
             with pytest.raises(UnknownTopicOrPartition, match="there is no topic t"):
-                await Admin(cluster).describe_topics(["t"])
+                await TopicAdmin(cluster).describe_topics(["t"])
 
 
 async def test_the_retries_end() -> None:
@@ -141,7 +141,7 @@ async def test_changes_go_to_the_controller_and_follow_it() -> None:
         first.script.update({ApiKey.METADATA: metadata, ApiKey.CREATE_TOPICS: refuse})
         second.script.update({ApiKey.METADATA: metadata, ApiKey.CREATE_TOPICS: create})
         async with cluster_of(first) as cluster:
-            await Admin(cluster).create_topic("t", partitions=3, configs={"a": "b"})
+            await TopicAdmin(cluster).create_topic("t", partitions=3, configs={"a": "b"})
         (asked,) = second.asked(CreateTopicsRequest)
         assert asked.topics[0].num_partitions == 3
         assert [(row.name, row.value) for row in asked.topics[0].configs] == [("a", "b")]
@@ -170,7 +170,7 @@ async def test_topics_are_deleted_in_either_form_of_the_request(version: int, by
     ) as broker:
         broker.script[ApiKey.METADATA] = lambda _request, _version: MetadataResponse(brokers=brokers(broker))
         async with cluster_of(broker) as cluster:
-            await Admin(cluster).delete_topic("t")
+            await TopicAdmin(cluster).delete_topic("t")
         (asked,) = broker.asked(DeleteTopicsRequest)
         assert asked.topic_names == (["t"] if by_name else [])
         assert [row.name for row in asked.topics] == ([] if by_name else ["t"])
@@ -188,7 +188,7 @@ async def test_errors_about_settings_carry_the_brokers_words() -> None:
         broker.script[ApiKey.DESCRIBE_CONFIGS] = describe
         broker.script[ApiKey.METADATA] = lambda _request, _version: MetadataResponse(brokers=brokers(broker))
         async with cluster_of(broker) as cluster:
-            admin = Admin(cluster)
+            admin = TopicAdmin(cluster)
             with pytest.raises(KafkaError, match="no such key") as caught:
                 await admin.alter_configs(ResourceType.TOPIC, "t", changes={"a": "b"})
             assert isinstance(caught.value, InvalidConfig)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 from tests.support.manual_time import ManualClock
+from tests.support.plain_consumer import Consumer, list_offsets
+from tests.support.plain_producer import OutgoingRecord, Producer
 from tests.support.scripted_broker import SILENCE, Answer, Script, ScriptedBroker, scripted_broker
 from tests.support.wire import content
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
-from barnabas.client.aio.producer import OutgoingRecord, Producer
 from barnabas.client.core.partitioner import murmur2, partition_for_key
 from barnabas.client.core.retries import UNKNOWN_TOPIC_TIMEOUT_MS
 from barnabas.core.clock import SystemClock

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from barnabas.client.admin import topics_and_configs
 from barnabas.client.admin.acls import Acls
 from barnabas.client.admin.calls import cluster as cluster_calls
 from barnabas.client.admin.calls import groups as group_calls
@@ -30,7 +29,7 @@ from barnabas.client.admin.groups import GroupDescription, GroupListing, Groups
 from barnabas.client.admin.reassignment import Move, Reassignments
 from barnabas.client.admin.scram_users import ScramUser, ScramUsers
 from barnabas.client.admin.topic_records import delete_records
-from barnabas.client.admin.topics_and_configs import Setting
+from barnabas.client.admin.topics_and_configs import Setting, TopicAdmin
 from barnabas.client.admin.transactions import (
     OpenTransaction,
     TransactionDescription,
@@ -79,7 +78,7 @@ class Admin:
             retry_timeout_ms=self.settings.default_api_timeout_ms,
             connect=connect,
         )
-        self._topics = topics_and_configs.Admin(self._cluster)
+        self._topics = TopicAdmin(self._cluster)
         self._groups = Groups(self._cluster)
         self._acls = Acls(self._cluster)
         self._tokens = Tokens(self._cluster)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.client.admin.reassignment import Assignment
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.config_numbers import ResourceType
@@ -55,7 +55,7 @@ async def set_throttle(
     bytes_per_second: int,
 ) -> None:
     """Limit the traffic of a plan, before its moves start. Brokers that are down are left out."""
-    admin = Admin(cluster)
+    admin = TopicAdmin(cluster)
     throttle = throttle_for(plan, present)
     for topic, changes in throttle.topics.items():
         await admin.alter_configs(ResourceType.TOPIC, topic, changes=changes)
@@ -66,14 +66,14 @@ async def set_throttle(
 
 async def remove_throttles(cluster: ClusterClient) -> None:
     """Remove the throttles of finished reassignments from all live brokers and all topics."""
-    admin = Admin(cluster)
+    admin = TopicAdmin(cluster)
     for broker_id in list(cluster.state.brokers):
         await _unset(admin, ResourceType.BROKER, str(broker_id), (LEADER_RATE, FOLLOWER_RATE))
     for topic in await admin.list_topics():
         await _unset(admin, ResourceType.TOPIC, topic.name, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
 
 
-async def _unset(admin: Admin, kind: ResourceType, name: str, keys: Sequence[str]) -> None:
+async def _unset(admin: TopicAdmin, kind: ResourceType, name: str, keys: Sequence[str]) -> None:
     found = await admin.describe_configs(kind, name, keys)
     set_here = [each.name for each in found if not each.is_default]
     if set_here:

@@ -61,11 +61,12 @@ async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int
     """Delete the records before an offset in each partition; returns the new first offsets."""
 
     def attempt() -> Steps[dict[int, int]]:
-        found = yield from cluster.state.topic(topic)
+        yield from cluster.state.topic(topic)
         by_leader: defaultdict[int, list[DeleteRecordsPartition]] = defaultdict(list)
         for index, offset in before.items():
-            row = DeleteRecordsPartition(partition_index=index, offset=offset)
-            by_leader[found.partitions[index].leader_id].append(row)
+            leader = cluster.state.leader_id(TopicPartition(topic, index))
+            assert leader is not None
+            by_leader[leader].append(DeleteRecordsPartition(partition_index=index, offset=offset))
         starts: dict[int, int] = {}
         for leader, rows in by_leader.items():
             request = DeleteRecordsRequest(
@@ -78,4 +79,4 @@ async def delete_records(cluster: ClusterClient, topic: str, before: Mapping[int
                 starts[at.partition_index] = at.low_watermark
         return starts
 
-    return await cluster.run_with_retries(attempt)
+    return await cluster.run_with_retries(attempt, unknown_topic_timeout_ms=0)

@@ -57,7 +57,7 @@ class Setting:
     is_sensitive: bool
 
 
-class Admin:
+class TopicAdmin:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 

@@ -64,6 +64,9 @@ CLOSE_TIMEOUT_MS = 30_000
 class PartitionOwner(Protocol):
     """Owner of the records that were taken: it decides what may be committed."""
 
+    def check_closing(self) -> None:
+        """Refuse a handler that closes its own consumer: the close would wait for the handler."""
+
     async def release(self, partitions: frozenset[TopicPartition]) -> None:
         """Finish or drop the work on these partitions, before their offsets are committed."""
 
@@ -178,6 +181,8 @@ class ConsumerEngine:
 
     async def close(self, timeout_ms: float) -> None:
         """Commit what was handed out, leave the group, and close all connections, within `timeout_ms`."""
+        if self.owner is not None:
+            self.owner.check_closing()
         self._is_closed = True
         if not self._is_open:
             if hasattr(self, "cluster"):
@@ -395,9 +400,15 @@ class ConsumerEngine:
         except TimeoutError:
             pass
 
-    async def attend(self) -> None:
-        """Handle what came up since the last call: events of the group, errors, automatic commits."""
+    async def attend(self, *, is_owner: bool = False) -> None:
+        """Handle what came up since the last call: events of the group, errors, automatic commits.
+
+        An owner counts the records that it takes as its own. Those that another call took would be committed
+        without being processed.
+        """
         self.check_open()
+        if self.owner is not None and not is_owner:
+            raise IllegalState("this consumer is processing: its records go to the handler of process()")
         self.check_working()
         self._arrived.clear()
         self.hand.abandon()

@@ -24,7 +24,7 @@ class ProcessSource:
         engine = self._engine
         deadline_ms = engine.clock.monotonic_ms() + timeout_ms
         while True:
-            await engine.attend()
+            await engine.attend(is_owner=True)
             self._note_starts()
             records = engine.hand.take(most, raw=True)
             engine.fetching.pump()

@@ -87,7 +87,7 @@ class ClusterState:
         topic = self.topics.get(topic_partition.topic)
         if topic is None:
             return None
-        if topic_partition.partition >= len(topic.partitions):
+        if not 0 <= topic_partition.partition < len(topic.partitions):
             raise UnknownTopicOrPartition(f"there is no partition {topic_partition}")
         leader_id = topic.partitions[topic_partition.partition].leader_id
         if leader_id < 0:

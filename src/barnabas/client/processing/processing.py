@@ -259,6 +259,10 @@ class Processing:
 
     # --- the consumer's side: rebalances and commits ---
 
+    def check_closing(self) -> None:
+        if asyncio.current_task() in self._tasks.values():
+            raise IllegalState("a handler cannot close its consumer: set the event `stop` of process()")
+
     async def release(self, partitions: frozenset[TopicPartition]) -> None:
         """Finish what runs on these partitions, within the drain time, and drop what is queued."""
         self._lanes.drop_queued(partitions)

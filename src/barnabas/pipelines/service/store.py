@@ -15,31 +15,50 @@ its own changes, and ignores heartbeats and releases of a service that no longer
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
 
-from barnabas.client.admin.topics_and_configs import Admin
-from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
-from barnabas.client.aio.producer import OutgoingRecord, Producer
+from barnabas.client.admin.admin import Admin
+from barnabas.client.admin.calls.topics import NewTopic
+from barnabas.client.config.admin_keys import ADMIN_KEYS
+from barnabas.client.config.consumer_keys import CONSUMER_KEYS
+from barnabas.client.config.producer_keys import PRODUCER_KEYS
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.core.retries import BACKOFF
+from barnabas.client.extensions.records import Record
+from barnabas.client.producer.producer import Producer
+from barnabas.config.definitions.keys import Definition
 from barnabas.core.errors import TopicAlreadyExists
+from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.error_isolation import complain
 from barnabas.pipelines.service.errors import AWAY
-from barnabas.protocol.offset_numbers import EARLIEST, LATEST
-from barnabas.records.record import Record
 
 logger = logging.getLogger(__name__)
+
+ClientConfig: TypeAlias = Callable[[Definition], Mapping[str, Any]]
+"""Properties of one kind of client, as far as its definition has them."""
 
 TOPIC = "__barnabas_pipelines"
 CLAIM_KEY = b"service:claim"
 HEARTBEAT_KEY = b"service:beat"
 """Keys that no pipeline can have: its name has no colon."""
 PAUSE_MS = 100.0
+POLL_MS = 500.0
+PRODUCER_SETTINGS: Final[Mapping[str, Any]] = {
+    "linger_ms": 0,
+    "request_timeout_ms": 15_000,
+    "delivery_timeout_ms": 30_000,
+    "max_block_ms": 30_000,
+    "max_request_size": 16 * 1024 * 1024,
+}
+"""A user waits for a change: it is stored, or fails, in this time. The broker decides what is too large."""
 WRITER = "writer"
 """Header that names the writing service."""
 
@@ -114,17 +133,29 @@ class Change:
 
 
 class PipelineStore:
-    def __init__(self, cluster: ClusterClient, service_id: str, topic: str = TOPIC) -> None:
+    """Used as a context: `async with PipelineStore(config, service_id) as store`."""
+
+    def __init__(self, config: ClientConfig, service_id: str, topic: str = TOPIC) -> None:
         self.service_id = service_id
-        self._cluster = cluster
+        self._config = config
         self._topic = topic
-        self._producer = Producer(cluster)
+        self._only = TopicPartition(topic, 0)
+        self._producer = Producer(config(PRODUCER_KEYS), **PRODUCER_SETTINGS)
         self._position = 0
         """Offset of the first record that `load` has not read."""
         self.leader: Claim | None = None
         """Last claim when the pipelines were loaded."""
         self.deleted_generations: dict[str, int] = {}
         """Last generation of every deleted pipeline when the pipelines were loaded."""
+
+    async def __aenter__(self) -> Self:
+        await self._producer.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._producer.close()
 
     async def claim(self, worker_id: str) -> None:
         """Claim the pipelines; the previous holder reads the claim and releases them."""
@@ -144,29 +175,33 @@ class PipelineStore:
         """All stored pipelines. Creates the topic if it does not exist."""
         await self._create()
         found: dict[str, Stored] = {}
-        begin = (await list_offsets(self._cluster, self._topic, [0], EARLIEST))[0]
-        end = (await list_offsets(self._cluster, self._topic, [0], LATEST))[0]
-        async with Consumer(self._cluster, self._topic, {0: begin}) as consumer:
-            while consumer.positions[0] < end:
-                for change in await _poll(consumer):
+        async with self._consumer() as consumer:
+            end = (await consumer.end_offsets([self._only]))[self._only]
+            await consumer.seek_to_beginning()
+            while await consumer.position(self._only) < end:
+                for change in _changes(await consumer.poll(timeout_ms=PAUSE_MS)):
                     self.leader = change.claim or self.leader
                     _replay(found, self.deleted_generations, change)
-            self._position = consumer.positions[0]
+            self._position = await consumer.position(self._only)
         return found
 
     async def follow(self) -> AsyncGenerator[Change]:
         """Changes after those of `load`, without end. Retries while the cluster is out of reach."""
-        async with Consumer(self._cluster, self._topic, {0: self._position}) as consumer:
+        async with self._consumer() as consumer:
+            consumer.seek(self._only, self._position)
             pause_ms = PAUSE_MS
             while True:
                 try:
-                    changes = await _poll(consumer)
+                    changes = _changes(await consumer.poll(timeout_ms=POLL_MS))
+                    if not changes:  # the records of a cluster out of reach are missing silently
+                        await consumer.end_offsets([self._only])
                 except Exception as error:  # noqa: BLE001 - after any error, claims of others must still be read
                     if isinstance(error, AWAY):
                         logger.warning("the pipelines topic cannot be read, retrying: %s", error)
                     else:
                         complain("reading the pipelines topic", "", error)
-                    pause_ms = await self._cluster.pause(pause_ms)
+                    await asyncio.sleep(pause_ms / 1_000)
+                    pause_ms = BACKOFF.following_ms(pause_ms)
                     yield Change("", is_gap=True)
                     continue
                 pause_ms = PAUSE_MS
@@ -181,23 +216,31 @@ class PipelineStore:
 
     async def _send(self, key: bytes, value: bytes | None) -> None:
         headers = [(WRITER, self.service_id.encode())]
-        await self._producer.send(self._topic, [OutgoingRecord(key, value, headers, partition=0)])
+        await self._producer.publish(self._topic, value, key=key, headers=headers, partition=0)
 
     async def _create(self) -> None:
-        with suppress(TopicAlreadyExists):
-            await Admin(self._cluster).create_topic(
-                self._topic, partitions=1, configs={"cleanup.policy": "compact"}
-            )
+        async with Admin(self._config(ADMIN_KEYS)) as admin:
+            with suppress(TopicAlreadyExists):
+                await admin.create_topics(
+                    [NewTopic(self._topic, partitions=1, configs={"cleanup.policy": "compact"})]
+                )
+
+    @asynccontextmanager
+    async def _consumer(self) -> AsyncIterator[Consumer]:
+        consumer: Consumer = Consumer(self._config(CONSUMER_KEYS), auto_offset_reset="earliest")
+        async with consumer:
+            await consumer.assign([self._only])
+            yield consumer
 
 
-async def _poll(consumer: Consumer) -> list[Change]:
+def _changes(records: Sequence[Record]) -> list[Change]:
     """Changes in the records of one poll.
 
     An invalid record (of another program, or of a later release) is skipped: stopping at it would miss the
     claims and changes that follow.
     """
     changes = []
-    for _, record in await consumer.poll():
+    for record in records:
         if record.key is None:
             continue
         try:

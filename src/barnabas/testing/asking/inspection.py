@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.client.admin.groups import GroupDescription, Groups
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import Consumer, list_offsets
+from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.core.metadata import Partition, topic_of
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
@@ -26,7 +26,6 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 
 CLIENT_ID: Final = "barnabas-test-kit"
 NO_LEADER: Final = -1
@@ -55,18 +54,22 @@ def kit_client(bootstrap: Sequence[Endpoint]) -> ClusterClient:
 async def read_records(cluster: ClusterClient, topic: str, *, committed: bool) -> list[StoredRecord]:
     """All records of a topic, by partition and offset; with `committed`, none of open or aborted
     transactions."""
-    indexes = [each.index for each in (await cluster.topic(topic)).partitions]
-    starts = await list_offsets(cluster, topic, indexes, EARLIEST)
-    ends = await list_offsets(cluster, topic, indexes, LATEST, isolation_level=int(committed))
+    await cluster.topic(topic)
+    servers = [str(address) for address in cluster.state.brokers.values()]
+    isolation = "read_committed" if committed else "read_uncommitted"
     found: list[StoredRecord] = []
     async with Consumer(
-        cluster, topic, {index: starts[index] for index in indexes}, read_committed=committed
+        servers, client_id=CLIENT_ID, isolation_level=isolation, auto_offset_reset="earliest"
     ) as consumer:
-        while any(consumer.positions[index] < ends[index] for index in indexes):
-            for each in await consumer.poll():
-                record = each.record
-                if record.offset < ends[each.partition]:
-                    found.append(StoredRecord(each.partition, *record))
+        ends = await consumer.end_offsets(await consumer.partitions_for(topic))
+        await consumer.assign(ends)
+        while ends:
+            records = await consumer.poll(timeout_ms=_LOOKS_EVERY_S * 1_000)
+            before = (each for each in records if each.offset < ends.get(each.topic_partition, 0))
+            found += [StoredRecord(*each[1:7]) for each in before]
+            for at in [at for at, end in ends.items() if await consumer.position(at) >= end]:
+                del ends[at]
+                consumer.pause(at)
     return sorted(found, key=lambda each: (each.partition, each.offset))
 
 
@@ -78,7 +81,7 @@ async def create_topic(
     cluster: ClusterClient, name: str, partitions: int, configs: dict[str, str], replication_factor: int = -1
 ) -> None:
     """Create a topic. Returns when every broker knows it and its leaders."""
-    await Admin(cluster).create_topic(
+    await TopicAdmin(cluster).create_topic(
         name, partitions=partitions, replication_factor=replication_factor, configs=configs
     )
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)

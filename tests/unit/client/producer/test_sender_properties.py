@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.producer_world import World
 
@@ -88,20 +88,16 @@ def check(world: World) -> None:
 NEVER_MS = 1 << 40
 
 
-@pytest.mark.parametrize(
-    ("delivery_timeout_ms", "without"),
-    [(20_000, frozenset({"zombie"})), (NEVER_MS, frozenset())],
-    ids=["batches expire", "requests of lost connections are handled late"],
-)
+@pytest.mark.parametrize("delivery_timeout_ms", [20_000, NEVER_MS], ids=["batches expire", "nothing expires"])
 @given(seed=st.integers(0, 1 << 32))
+@example(seed=922)  # a late request fills the gap behind which a batch was sent under the next epoch
+@example(seed=965)  # a batch before a refused one has been appended by a late request
+@example(seed=1_100)
 @settings(max_examples=25, deadline=None)
-def test_an_idempotent_producer_keeps_every_promise(
-    delivery_timeout_ms: int, without: frozenset[str], seed: int
-) -> None:
-    """Both at once are more than sequence numbers can prevent, in Java's client too: the gap after an expired
-    batch needs a new epoch, and the batch behind it may be written late, in the previous one, as well."""
+def test_an_idempotent_producer_keeps_every_promise(delivery_timeout_ms: int, seed: int) -> None:
+    """Batches expire, and requests of lost connections are handled late: Java's doubles records then."""
     world = World(partitions=PARTITIONS, brokers=BROKERS, delivery_timeout_ms=delivery_timeout_ms)
-    play(world, seed, without=without)
+    play(world, seed)
     world.settle()
     check(world)
     assert world.send(b"last", 0)

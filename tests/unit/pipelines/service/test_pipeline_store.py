@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self
 
 import pytest
 
+from barnabas.client import ClusterUnreachable, Record
 from barnabas.pipelines.service import store
-from barnabas.pipelines.service.store import Change, PipelineStore
+from barnabas.pipelines.service.store import HEARTBEAT_KEY, WRITER, Change, PipelineStore
 
 
-class Nothing:
-    """A cluster of which nothing is asked, and its consumer."""
+def only_the_address(_: object) -> dict[str, str]:
+    return {"bootstrap.servers": "127.0.0.1:9"}
 
-    def __init__(self, *_: object) -> None: ...
+
+class Scripted:
+    """A consumer whose polls give `answers`, one each."""
+
+    answers: ClassVar[list[Any]]
+    reaches_the_cluster: ClassVar[bool] = True
+
+    def __init__(self, *_: object, **__: object) -> None: ...
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None: ...
 
-    async def pause(self, pause_ms: float) -> float:
-        return pause_ms
+    async def assign(self, _: object) -> None: ...
 
+    def seek(self, *_: object) -> None: ...
 
-async def test_following_survives_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Any] = [RuntimeError("a frame makes no sense"), [Change("w", is_heartbeat=True)]]
-
-    async def poll(_: object) -> list[Change]:
-        answer = answers.pop(0)
+    async def poll(self, **_: object) -> list[Record]:
+        answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return list(answer)
 
-    monkeypatch.setattr(store, "Consumer", Nothing)
-    monkeypatch.setattr(store, "_poll", poll)
-    async with aclosing(PipelineStore(cast("Any", Nothing()), "s").follow()) as changes:
+    async def end_offsets(self, _: object) -> dict[Any, int]:
+        if not self.reaches_the_cluster:
+            raise ClusterUnreachable(["nothing listens"])
+        return {}
+
+
+HEARTBEAT = Record("topic", 0, 7, 0, HEARTBEAT_KEY, b"{}", ((WRITER, b"w"),))
+
+
+async def test_following_survives_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "Consumer", Scripted)
+    Scripted.answers = [RuntimeError("a frame makes no sense"), [HEARTBEAT]]
+    async with aclosing(PipelineStore(only_the_address, "s").follow()) as changes:
         assert (await anext(changes)).is_gap
-        assert (await anext(changes)).is_heartbeat
+        assert await anext(changes) == Change("w", is_heartbeat=True)
+
+
+async def test_a_cluster_out_of_reach_is_a_gap_and_not_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a standby would claim the pipelines of a service that could not write its heartbeats."""
+    monkeypatch.setattr(store, "Consumer", Scripted)
+    monkeypatch.setattr(Scripted, "reaches_the_cluster", False)
+    Scripted.answers = [[], [HEARTBEAT]]
+    async with aclosing(PipelineStore(only_the_address, "s").follow()) as changes:
+        assert (await anext(changes)).is_gap
+        assert await anext(changes) == Change("w", is_heartbeat=True)

@@ -147,7 +147,7 @@ def serve(
     try:
         asyncio.run(
             serve_forever(
-                OwnCluster(bootstrap.addresses, bootstrap.security),
+                OwnCluster(bootstrap.addresses, bootstrap.security, bootstrap.config),
                 state_directory,
                 endpoint=endpoint,
                 properties=properties_of(config_file) if config_file is not None else {},

@@ -56,6 +56,7 @@ class ProducerBatch:
         "error",
         "is_closed",
         "is_done",
+        "is_doubted",
         "is_in_flight",
         "is_transactional",
         "last_attempt_ms",
@@ -71,6 +72,7 @@ class ProducerBatch:
         "sequence_was_reset",
         "topic_partition",
         "waiters",
+        "was_lost",
     )
 
     def __init__(self, topic_partition: TopicPartition, reserved_bytes: int, created_ms: float) -> None:
@@ -89,6 +91,10 @@ class ProducerBatch:
         self.leader_epoch = NO_LEADER_EPOCH
         """Leader epoch at the last attempt."""
         self.is_in_flight = False
+        self.was_lost = False
+        """True when a request with this batch has no answer: it may still be handled."""
+        self.is_doubted = False
+        """True when the numbers changed while a request was in flight that a broker may take for the next."""
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE

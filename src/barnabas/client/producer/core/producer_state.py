@@ -10,7 +10,10 @@ The rules are those of Apache Kafka's TransactionManager (KIP-360):
 - The first batch of an epoch goes alone. A broker without a state of the producer accepts any number, so a
   batch behind a refused one would be appended in its place.
 - A batch that expired after it was sent leaves its number unresolved. New batches wait until the batches
-  behind it have an outcome, which shows whether the broker had appended it.
+  behind it have an outcome, which shows whether the broker had appended it. So does a refused batch, while
+  batches before it have no outcome: those keep their numbers.
+- A request of a lost connection may still be handled, and fill the gap of an expired batch. A batch behind
+  the gap that had such a request fails: under the new epoch it might be written twice.
 - A transactional producer never does this on its own: a gap ends its transaction (`transaction_state`).
 """
 
@@ -19,7 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.client.producer.core.batch import ProducerBatch
-from barnabas.client.producer.core.sequences import NONE_ACKED, SEQUENCE_MASK, PartitionSequences
+from barnabas.client.producer.core.sequences import NONE_ACKED, PartitionSequences
 from barnabas.client.producer.core.transaction_state import TransactionState
 from barnabas.core.errors import KafkaError, OutOfOrderSequenceNumber, UnknownProducerId
 from barnabas.core.ids import TopicPartition
@@ -40,9 +43,12 @@ class ProducerState:
         self.producer_id = NO_PRODUCER_ID
         self.epoch = NO_PRODUCER_EPOCH
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
-        self._unresolved: dict[TopicPartition, int] = {}
-        """Partitions with a sent batch that expired, and the number after the last such batch."""
+        self._unresolved: dict[TopicPartition, None] = {}
+        """Partitions with a gap that waits for the outcome of other batches."""
+        self._may_be_filled: set[TopicPartition] = set()
+        """Partitions with a gap that a late request may still fill."""
         self._needs_new_epoch: dict[TopicPartition, None] = {}
+        self._doubtful: list[ProducerBatch] = []
 
     @property
     def needs_id(self) -> bool:
@@ -55,6 +61,7 @@ class ProducerState:
         if self.transaction is not None:
             self._partitions.clear()
             self._unresolved.clear()
+            self._may_be_filled.clear()
             self._needs_new_epoch.clear()
         self._begin_again()
 
@@ -129,13 +136,12 @@ class ProducerState:
 
     def _can_retry_out_of_order(self, batch: ProducerBatch) -> bool:
         at = batch.topic_partition
-        unresolved = self._unresolved.get(at)
-        is_next = self.sequences(at).is_next_to_ack(batch.base_sequence)
-        if unresolved is None and (batch.sequence_was_reset or not is_next):
+        sequences, is_unresolved = self.sequences(at), at in self._unresolved
+        if batch.sequence_was_reset or not (is_unresolved or sequences.is_next_to_ack(batch.base_sequence)):
             return True
         if self.transaction is not None:
             return False
-        if unresolved is None or unresolved == batch.base_sequence:
+        if not is_unresolved or not sequences.has_before(batch):
             self.request_new_epoch(at)
         return True
 
@@ -151,15 +157,21 @@ class ProducerState:
             return
         if self.transaction is not None and self.transaction.is_fatal:
             return
-        if not was_refused:
-            after = (batch.last_sequence + 1) & SEQUENCE_MASK
-            self._unresolved[at] = max(self._unresolved.get(at, 0), after)
+        if not was_refused or (self.transaction is None and sequences.has_before(batch)):
+            self._unresolved[at] = None
+            if not was_refused:  # a refusal is final for late requests too
+                self._may_be_filled.add(at)
         elif isinstance(error, UnknownProducerId):
             sequences.begin_again(self.producer_id, self.epoch)
         elif self.transaction is None:
             self.request_new_epoch(at)
         else:
             sequences.close_gap(batch)
+
+    def take_doubtful(self) -> list[ProducerBatch]:
+        """Batches that may be appended late, and cannot be sent again under the new epoch."""
+        taken, self._doubtful = self._doubtful, []
+        return taken
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         if batch.has_sequence:
@@ -180,6 +192,7 @@ class ProducerState:
             if sequences.outstanding:
                 continue
             del self._unresolved[at]
+            self._may_be_filled.discard(at)
             if sequences.is_next_to_ack(sequences.next):
                 continue  # an answer has shown that the broker has everything
             if self.transaction is None:
@@ -201,5 +214,9 @@ class ProducerState:
     def _begin_again(self) -> None:
         partitions, self._needs_new_epoch = self._needs_new_epoch, {}
         for at in partitions:
-            self.sequences(at).begin_again(self.producer_id, self.epoch)
+            sequences = self.sequences(at)
+            if at in self._may_be_filled:
+                self._may_be_filled.remove(at)
+                self._doubtful += sequences.doubt()
+            sequences.begin_again(self.producer_id, self.epoch)
             self._unresolved.pop(at, None)

@@ -65,6 +65,10 @@ METADATA_IS_OLD: Final = (
 
 BACKOFF: Final = Backoff(100, 1_000)
 
+DOUBTFUL: Final = (
+    "the connection was lost before the answer, and an earlier batch expired: the records may be there or not"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class SenderOptions:
@@ -131,6 +135,7 @@ class Sender:
         now_ms = self._clock.monotonic_ms()
         self._expire(now_ms)
         self._state.settle()  # after the expiry: batches behind an expired one may go in this run
+        self._fail_doubtful()
         self._fail_with_transaction()
         ready = self._ready(now_ms)
         made: list[Outgoing] = []
@@ -234,6 +239,7 @@ class Sender:
             topic, partition = batch.topic_partition
             row = rows.get((request.topic_ids[topic] if by_id else topic, partition))
             self._landed(batch)
+            batch.is_doubted = False
             if row is None:
                 self._refused(batch, NetworkException("the Produce response lacks the partition"), now_ms)
             elif row.error_code == 0:
@@ -248,7 +254,11 @@ class Sender:
         self.wants_metadata = True
         for batch in request.batches:
             self._landed(batch)
-            self._refused(batch, error, now_ms)
+            batch.was_lost = True
+            if batch.is_doubted and not batch.is_done:
+                self.fail(batch, NetworkException(DOUBTFUL), was_refused=True)
+            else:
+                self._refused(batch, error, now_ms)
 
     def written(self, request: Outgoing) -> None:
         """The request needs no answer (acks=0), and the connection has it."""
@@ -355,6 +365,12 @@ class Sender:
             self.abort_all(transaction.error)
         else:
             self.abort_unsent(transaction.error)
+
+    def _fail_doubtful(self) -> None:
+        for batch in self._state.take_doubtful():
+            self._accumulator.remove(batch)
+            if not batch.is_done:
+                self.fail(batch, NetworkException(DOUBTFUL), was_refused=True)
 
     def _expire(self, now_ms: float) -> None:
         for batch in self._accumulator.expired(now_ms):

@@ -65,6 +65,19 @@ class PartitionSequences:
         self.outstanding.remove(batch)
         return True
 
+    def has_before(self, batch: ProducerBatch) -> bool:
+        """True when a batch with an earlier number has no outcome yet."""
+        first = self.first_outstanding
+        return first != NO_SEQUENCE and 0 < (batch.base_sequence - first) & SEQUENCE_MASK < HALF
+
+    def doubt(self) -> list[ProducerBatch]:
+        """Remove the batches that a lost request may still append. Those in flight depend on their answer."""
+        lost = [batch for batch in self.outstanding if batch.was_lost]
+        self.outstanding = [batch for batch in self.outstanding if not batch.was_lost]
+        for batch in self.outstanding:
+            batch.is_doubted = batch.is_in_flight
+        return lost
+
     def begin_again(self, producer_id: int, epoch: int) -> None:
         """Number from 0 under another id or epoch, the outstanding batches included."""
         self.producer_id, self.producer_epoch = producer_id, epoch

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from barnabas.client.admin.groups import Groups
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.client.aio.consumer import list_offsets
 from barnabas.client.security.settings import SecuritySettings
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
@@ -29,7 +28,7 @@ from barnabas.pipelines.service.http.rest import Rest
 from barnabas.pipelines.service.http.rest_settings import protected_rest, rest_security
 from barnabas.pipelines.service.lags import Lags
 from barnabas.pipelines.service.service import PipelineService
-from barnabas.pipelines.service.store import PipelineStore
+from barnabas.pipelines.service.store import ClientConfig, PipelineStore
 from barnabas.pipelines.service.supervisor import Supervisor
 from barnabas.protocol.offset_numbers import READ_COMMITTED
 from barnabas.security.http.token import LocalToken
@@ -39,7 +38,8 @@ class OwnCluster(NamedTuple):
     """Cluster that stores the pipelines, with its security settings."""
 
     addresses: tuple[Endpoint, ...]
-    security: SecuritySettings = SecuritySettings()
+    security: SecuritySettings
+    config: ClientConfig
 
 
 class LoopTimers:
@@ -60,10 +60,11 @@ class ClusterEnds:
         self._cluster = cluster
 
     async def offsets(self, topic: str, timestamp: int) -> dict[TopicPartition, int]:
-        partitions = (await self._cluster.topic(topic, auto_create=False)).partitions
-        indexes = range(len(partitions))
-        found = await list_offsets(self._cluster, topic, indexes, timestamp, isolation_level=READ_COMMITTED)
-        return {TopicPartition(topic, partition): offset for partition, offset in found.items()}
+        count = len((await self._cluster.topic(topic, auto_create=False)).partitions)
+        wanted = {TopicPartition(topic, partition): timestamp for partition in range(count)}
+        return await self._cluster.run_with_retries(
+            lambda: self._cluster.state.list_offsets(wanted, isolation=READ_COMMITTED)
+        )
 
 
 @asynccontextmanager
@@ -80,12 +81,13 @@ async def open_service(
         client_id="pipelines",
         security=own.security.secured(),
     )
-    async with cluster:
+    store = PipelineStore(own.config, uuid.uuid4().hex)
+    async with cluster, store:
         await cluster.refresh(())
         drivers = DriverProcesses(addresses, state_location, master)
         supervisor = Supervisor(drivers, LoopTimers(), clock)
         service = PipelineService(
-            PipelineStore(cluster, uuid.uuid4().hex),
+            store,
             supervisor,
             Groups(cluster),
             state_location,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.addressing.endpoints import Endpoint
@@ -59,7 +59,7 @@ async def _ask_setting(
     async with opened_cluster(options) as cluster:
         for name in names:
             try:
-                settings = await Admin(cluster).describe_configs(ResourceType.TOPIC, name, [setting])
+                settings = await TopicAdmin(cluster).describe_configs(ResourceType.TOPIC, name, [setting])
             except UnknownTopicOrPartition:
                 continue
             except KafkaError:
@@ -83,7 +83,7 @@ async def _ensure(
         missing = [row.name for row in answer.topics if row.error_code and row.name]
         for name in missing:
             try:
-                await Admin(cluster).create_topic(name, partitions=partitions, configs=dict(configs))
+                await TopicAdmin(cluster).create_topic(name, partitions=partitions, configs=dict(configs))
             except TopicAlreadyExists:
                 continue
             await cluster.topic(name, auto_create=False, unknown_timeout_ms=5_000)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
 
-from barnabas.client.admin.topics_and_configs import Admin
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
 from barnabas.core.ids import TopicPartition
@@ -111,7 +111,7 @@ class _Copies:
 
     async def _follow(self, topics: list[str]) -> None:
         async with opened_cluster(self._source) as source, opened_cluster(self._sink) as sink:
-            there, here = Admin(source), Admin(sink)
+            there, here = TopicAdmin(source), TopicAdmin(sink)
             existing = {topic.name: len(topic.partitions) for topic in await here.list_topics()}
             for topic in await there.describe_topics(topics):
                 name, count = self._prefix + topic.name, len(topic.partitions)
@@ -124,7 +124,7 @@ class _Copies:
                         await here.add_partitions(name, count)
                 self._counts[topic.name] = count
 
-    async def _create(self, there: Admin, here: Admin, topic: str, count: int) -> None:
+    async def _create(self, there: TopicAdmin, here: TopicAdmin, topic: str, count: int) -> None:
         settings = await there.describe_configs(ResourceType.TOPIC, topic)
         configs = {
             each.name: each.value
@@ -139,7 +139,7 @@ class _Copies:
         except TopicAlreadyExists:
             return
 
-    async def _check_timestamps(self, here: Admin, name: str) -> None:
+    async def _check_timestamps(self, here: TopicAdmin, name: str) -> None:
         for each in await here.describe_configs(ResourceType.TOPIC, name, [TIMESTAMP_TYPE]):
             if each.value == "LogAppendTime":
                 raise PipelineFailed(

@@ -1,4 +1,4 @@
-"""Producer: batches per partition, one request per leader, retried until acknowledged.
+"""Plain producer, which owes nothing to the library: a batch per partition, one request per leader.
 
 With acks=all, and where the broker supplies producer ids, the producer is idempotent: every batch carries a
 sequence number, so that a batch sent twice is written once. One batch of a partition is in flight at a time,

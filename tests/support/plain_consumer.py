@@ -1,4 +1,4 @@
-"""Consumer of one topic without a group: the caller owns the positions.
+"""Plain consumer of one topic, by which tests judge the library: the caller owns the positions.
 
 One fetch is in flight to each leader; `poll` returns the records of the first answer. An error of a partition
 (moved, unknown epoch) makes the next poll look the leader up again. Records below the position are dropped,
