@@ -18,6 +18,7 @@ from barnabas.console.view.paging import LIMIT_MAX
 from barnabas.console.view.rows import GroupQuery, GroupRow
 from barnabas.console.web.connections import Connection, Connections
 from barnabas.console.web.navigation import Place
+from barnabas.console.web.proofs import Proven
 from barnabas.console.web.sessions import Sessions
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -60,6 +61,7 @@ class Console:
         """The API as OpenAPI."""
         self.clock = clock
         self.sessions = Sessions(clock)
+        self.proven = Proven(self.sessions, connections, clock)
         self.tails = Tails(clock)
         url = settings.registry_url
         self.decoder = None if url is None else RegistryDecoder(url, clock)
@@ -81,7 +83,9 @@ class Console:
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.tails.close()
+            await self.proven.close()
             await self.sessions.close()
+            await self.connections.close()
             if self.shared is not None:
                 await self.shared.close()
 

@@ -112,8 +112,9 @@ class Context:
     @property
     def may_enter(self) -> bool:
         """Whether the session has a connection: its user's own, or the shared one that it was admitted to."""
-        if self.session.connection is not None:
-            return True
+        connection = self.session.connection
+        if connection is not None:
+            return not connection.is_over(self.console.clock.monotonic_ms())
         is_admitted = self.console.settings.token is None or self.session.is_admitted
         return is_admitted and self.console.shared is not None
 
@@ -195,10 +196,14 @@ class Context:
             is_read_only=self.console.settings.is_read_only,
             notices=self.session.take_notices(),
             places=self.console.places,
-            sign_out=self.form_to("/sign-out", class_="sign-out") if self.session.connection else None,
+            sign_out=None if self.session.connection is None or self.session.proof else self._signing_out,
             nonce=self.nonce,
         )
         return HTMLResponse(document(page(frame, *content), self.nonce), status)
+
+    @property
+    def _signing_out(self) -> Element:
+        return self.form_to("/sign-out", class_="sign-out")
 
     def fragment(self, content: Content) -> Response:
         """Part of a page, for htmx."""

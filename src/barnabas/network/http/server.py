@@ -100,6 +100,9 @@ class HttpRequest(NamedTuple):
     body: bytes
     user: str
     client_host: str = ""
+    certificate_user: str | None = None
+    """User of the client certificate that the handshake has checked; None without one, and for one that no
+    mapping rule matches."""
 
 
 Answer = Callable[[HttpRequest], Awaitable[HttpResponse | StreamedResponse]]
@@ -201,7 +204,8 @@ class HttpServer:
             raise
         transport.set_write_buffer_limits(high=0)  # a sent response has left before the connection closes
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        connection = _Connection(reader, writer, None if made is None else _certified(made, writer))
+        shown, user = (None, None) if made is None else _certified(made, writer)
+        connection = _Connection(reader, writer, shown, user)
         try:
             yield connection
         finally:
@@ -223,7 +227,7 @@ class HttpServer:
             async with asyncio.timeout(self._deadlines.body):
                 body = await connection.body(head)
             keeps_alive = bool(self._limits.idle_s) and not head.wants_close and not connection.is_ahead
-            response = await self._answer(HttpRequest(head, body, user, host))
+            response = await self._answer(HttpRequest(head, body, user, host, connection.certificate_user))
         except RequestRefused as refused:
             response = refusal(refused)
         except (OSError, EOFError, TimeoutError):
@@ -320,18 +324,24 @@ class HttpServer:
         self._audit.note_http(principal, host, head.method, path, because, is_allowed=is_allowed)
 
 
-def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> str | None:
-    """User of the client certificate. The handshake has failed before for an invalid one."""
+def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> tuple[str | None, str | None]:
+    """Name of the client certificate, and its user if a mapping rule gives it one. The handshake has failed
+    before for an invalid one.
+    """
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if shown is None:
-        return None
+        return None, None
     principal = made.principal(shown)
-    return NAMELESS if principal is None else principal.name
+    return (NAMELESS, None) if principal is None else (principal.name, principal.name)
 
 
 class _Connection:
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, certificate_of: str | None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        certificate_of: str | None,
+        certificate_user: str | None,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -339,6 +349,7 @@ class _Connection:
         self._has_more = False
         self._first = b""
         self.certificate_of = certificate_of
+        self.certificate_user = certificate_user
         self.is_broken = False
 
     @property
