@@ -13,6 +13,8 @@ from typing import Any, Final
 from barnabas.client.config.admin_keys import ADMIN_KEYS
 from barnabas.config.definitions import BROKER_KEYS
 from barnabas.config.definitions.lookup import broker_key
+from barnabas.console.schemas.given import messages_of_topics
+from barnabas.console.schemas.registry import URL_KEY, Registry
 from barnabas.console.server import Served
 from barnabas.console.web.connections import (
     SignIn,
@@ -34,6 +36,7 @@ from barnabas.security.identity.secret_references import UnresolvedSecret, resol
 LISTENER_NAME: Final = "console"
 _PREFIX: Final = f"listener.name.{LISTENER_NAME}."
 _OPEN: Final = "http.open"
+_REGISTRY: Final = "schema.registry."
 _CLIENT_AUTH: Final = f"{_PREFIX}ssl.client.auth"
 _MECHANISMS: Final = f"{_PREFIX}sasl.enabled.mechanisms"
 _USER_CLAIM: Final = f"{_PREFIX}sasl.oauthbearer.sub.claim.name"
@@ -49,7 +52,11 @@ class Opening:
         """Split the given properties into the client's and the page's."""
         client = {name: text for name, text in given.items() if name in ADMIN_KEYS}
         client["bootstrap.servers"] = ",".join(map(str, bootstrap))
-        page = {name: text for name, text in given.items() if name.startswith(_PREFIX) or name == _OPEN}
+        page = {
+            name: text
+            for name, text in given.items()
+            if name.startswith((_PREFIX, _REGISTRY)) or name == _OPEN
+        }
         return cls(client, page)
 
     @property
@@ -66,6 +73,8 @@ class Opening:
         token: str | None = None,
         pipelines_url: str | None = None,
         registry_url: str | None = None,
+        proto_files: Sequence[Path] = (),
+        proto_messages: Sequence[str] = (),
         broker_directories: Sequence[Path] = (),
         mcp_tools: Sequence[str] = (),
     ) -> Served:
@@ -85,9 +94,22 @@ class Opening:
                 "--mcp asks with the console's own login: give it one in --command-config (sasl.jaas.config)"
             )
         settings = ConsoleSettings(
-            is_read_only, token, pipelines_url, registry_url, security.is_tls, frozenset(mcp_tools)
+            is_read_only=is_read_only,
+            token=token,
+            pipelines_url=pipelines_url,
+            registry=self._registry(registry_url, clock),
+            is_tls=security.is_tls,
+            mcp_tools=frozenset(mcp_tools),
+            messages=messages_of_topics(proto_files, proto_messages),
         )
         return Served(self._properties, settings, security, tuple(broker_directories), sign_in)
+
+    def _registry(self, url: str | None, clock: Clock) -> Registry | None:
+        given = {name: text for name, text in self._page.items() if name.startswith(_REGISTRY)}
+        found = url or given.get(URL_KEY)
+        if found is None and given:
+            raise InvalidConfig(f"{next(iter(given))} needs {URL_KEY}, or --schema-registry")
+        return None if found is None else Registry.of(found, given, clock)
 
     @property
     def _is_open(self) -> bool:
@@ -125,6 +147,8 @@ class Opening:
     def _page_values(self) -> dict[str, Any]:
         values = BROKER_KEYS.defaults()
         for name, text in self._page.items():
+            if name.startswith(_REGISTRY):
+                continue
             try:
                 values[name] = broker_key(name).parse(resolve(text))
             except UnresolvedSecret as error:

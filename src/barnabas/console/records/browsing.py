@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.console.records.decoding import Decoder, Undecodable, is_framed
+from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.expression import MISSING, Candidate, Predicate
 from barnabas.console.records.fetching import Fetched, fetch_in_log
+from barnabas.console.schemas.bounds import Undecodable
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.records.record import Record
@@ -239,11 +240,12 @@ _Step: TypeAlias = Callable[[_Scan, int, int], Awaitable[None]]
 
 
 async def candidate(partition: int, record: Record, decoder: Decoder | None) -> Candidate:
-    """The record as filters see it. A framed value is decoded by its schema."""
+    """The record as filters see it. A value with a known schema is decoded by it."""
     decoded = MISSING
-    if decoder is not None and record.value is not None and is_framed(record.value):
+    if decoder is not None and record.value is not None:
         try:
-            decoded = await decoder.decode(record.value)
+            found = await decoder.decode(record.value)
+            decoded = MISSING if found is None else found.value
         except Undecodable:
             decoded = MISSING
     return Candidate(

@@ -1,4 +1,7 @@
-"""Bytes of keys and values, as people read them: JSON, text, Avro by a registry, or hexadecimal.
+"""Bytes of keys and values, as people read them: JSON, text, Avro, Protobuf, or hexadecimal.
+
+Avro and Protobuf are decoded by the schema that a registry or a user has for them. Protobuf without a schema
+shows its fields by number and type.
 
 What is shown is bounded, and all of it is text: a page puts it into text nodes and nothing else. Control
 characters and characters that reorder text are shown as their code points, so that a value looks like what
@@ -9,11 +12,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
-Format = Literal["auto", "json", "text", "avro", "hex"]
-FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "hex")
+from barnabas.console.schemas.bounds import Undecodable
+from barnabas.console.schemas.decoders import Decoded, Kind, without_frame
+from barnabas.console.schemas.protobuf.wire import protoscope
+
+Format = Literal["auto", "json", "text", "avro", "protobuf", "hex"]
+FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "protobuf", "hex")
 
 PREVIEW_CHARACTERS: Final = 240
 SHOWN_BYTES_MAX: Final = 256 * 1024
@@ -26,26 +33,27 @@ _UNSEEN: Final = re.compile(
 """Control characters, those that hide or reorder text, and halves of pairs, which no encoding has."""
 
 
-class Undecodable(Exception):
-    """The bytes are not of that format; the message says why."""
-
-
 class Decoder(Protocol):
-    """Decoder of framed records, by the schema that they name."""
+    """Decoder of the keys or the values of one topic."""
 
-    async def decode(self, data: bytes) -> Any: ...
+    async def decode(self, data: bytes) -> Decoded | None:
+        """None if there is no schema for these bytes. UNDECODABLE says why they cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownBytes:
     """A key, a value or the value of a header."""
 
-    format: Literal["null", "json", "text", "avro", "hex"]
+    format: Literal["null", "json", "text", "avro", "protobuf", "hex"]
     text: str
     size_bytes: int
     is_cut: bool = False
     problem: str = ""
     """Why the format that was asked for does not fit."""
+    schema: str = ""
+    """What the bytes were decoded by."""
+    schema_id: int | None = None
+    """Id of that schema in the registry."""
 
 
 NULL: Final = ShownBytes("null", "null", 0)
@@ -58,25 +66,36 @@ async def show(
     if data is None:
         return NULL
     problem = ""
-    if wanted in ("auto", "avro") and decoder is not None and is_framed(data):
+    if wanted in ("auto", "avro", "protobuf") and decoder is not None:
         try:
-            return _as_json(await decoder.decode(data), "avro", data, is_preview=is_preview)
+            found = await decoder.decode(data)
+            if found is not None and wanted in ("auto", found.kind):
+                shown = _as_json(found.value, found.kind, data, is_preview=is_preview)
+                return replace(shown, schema=found.schema, schema_id=found.schema_id)
         except Undecodable as error:
             problem = str(error)
-    elif wanted == "avro":
-        problem = "no schema registry is configured" if decoder is None else "the bytes name no schema"
+    if wanted == "avro" and not problem:
+        problem = "no schema is known for these bytes: Avro needs a schema registry that has it"
+    if wanted == "protobuf":
+        try:
+            return replace(_as_wire(data, is_preview=is_preview), problem=problem)
+        except Undecodable as error:
+            problem = problem or str(error)
     shown = _show_plain(data, wanted, is_preview=is_preview)
-    if problem:
-        return ShownBytes(shown.format, shown.text, shown.size_bytes, shown.is_cut, problem)
-    return shown
+    return replace(shown, problem=problem) if problem else shown
 
 
-def is_framed(data: bytes) -> bool:
-    return len(data) >= 5 and data[0] == 0
+def _as_wire(data: bytes, *, is_preview: bool) -> ShownBytes:
+    """Fields of Protobuf by number and type."""
+    text = protoscope(without_frame(data))
+    if is_preview:
+        text = " ".join(text[: PREVIEW_CHARACTERS * 4].split())
+    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
+    return ShownBytes("protobuf", _visible(text[:limit]), len(data), len(text) > limit)
 
 
 def _show_plain(data: bytes, wanted: Format, *, is_preview: bool) -> ShownBytes:
-    if wanted in ("auto", "json", "avro"):
+    if wanted in ("auto", "json", "avro", "protobuf"):
         try:
             return _as_json(_loads(data), "json", data, is_preview=is_preview)
         except Undecodable as error:
@@ -128,7 +147,7 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _as_json(found: Any, kind: Literal["json", "avro"], data: bytes, *, is_preview: bool) -> ShownBytes:
+def _as_json(found: Any, kind: Kind, data: bytes, *, is_preview: bool) -> ShownBytes:
     try:
         text = json.dumps(found, ensure_ascii=False, indent=None if is_preview else 2, default=_other)
     except (RecursionError, ValueError, TypeError) as error:
@@ -138,7 +157,7 @@ def _as_json(found: Any, kind: Literal["json", "avro"], data: bytes, *, is_previ
 
 
 def _other(value: Any) -> str:
-    """Values that Avro has and JSON lacks."""
+    """Values that JSON lacks."""
     return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 
@@ -158,6 +177,11 @@ def _hex_line(part: bytes, at: int) -> str:
 
 def _visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_text(text: str) -> str:
+    """Text of others, with the code points of characters that hide or reorder it."""
+    return _visible(text)
 
 
 def visible_name(name: str) -> str:

@@ -6,12 +6,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.client.core.steps import ClusterUnreachable
-from barnabas.console.records.avro import RegistryDecoder
 from barnabas.console.records.tails import Tails
+from barnabas.console.schemas.decoders import SchemaDecoders
+from barnabas.console.schemas.given import GivenSchemas, TopicPart
+from barnabas.console.schemas.protobuf.model import Message
+from barnabas.console.schemas.registry import Registry
 from barnabas.console.view.history import GROUPS_MAX
 from barnabas.console.view.interface import ClusterView
 from barnabas.console.view.paging import LIMIT_MAX
@@ -39,10 +42,12 @@ class ConsoleSettings:
     token: str | None = None
     """What a browser must show before it may use the console's own login."""
     pipelines_url: str | None = None
-    registry_url: str | None = None
+    registry: Registry | None = None
     is_tls: bool = False
     mcp_tools: frozenset[str] = frozenset()
     """Tools that agents may use; without any there is no endpoint for them."""
+    messages: Mapping[TopicPart, Message] = field(default_factory=dict)
+    """Messages of Protobuf by topic."""
 
 
 class Console:
@@ -63,8 +68,9 @@ class Console:
         self.sessions = Sessions(clock)
         self.proven = Proven(self.sessions, connections, clock)
         self.tails = Tails(clock)
-        url = settings.registry_url
-        self.decoder = None if url is None else RegistryDecoder(url, clock)
+        self.registry = settings.registry
+        self.schemas = None if settings.registry is None else SchemaDecoders(settings.registry)
+        self.given = GivenSchemas(settings.messages)
         self.shared: Connection | None = None
         """Connection of every session, where the brokers ask for no login or the console has one."""
         self.cluster_name = "Kafka"
@@ -86,6 +92,8 @@ class Console:
             await self.proven.close()
             await self.sessions.close()
             await self.connections.close()
+            if self.registry is not None:
+                await self.registry.close()
             if self.shared is not None:
                 await self.shared.close()
 

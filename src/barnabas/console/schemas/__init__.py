@@ -1,0 +1,1 @@
+"""Schemas: a client of schema registries, and bounded decoders of Avro and Protobuf."""

@@ -1,0 +1,187 @@
+"""Decoders of keys and values: by the schema that a framed record names, or by a message given for a topic.
+
+The framing is Confluent's: a zero byte, four bytes of schema id, and for Protobuf the place of the message in
+its file. Schemas become decoders once. A page waits for registries a few seconds in all, however many schemas
+its records name; what is fetched later is there for the next page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from barnabas.console.schemas.avro import AvroSchema
+from barnabas.console.schemas.bounds import VALUE_BYTES_MAX, Undecodable, UnusableSchema
+from barnabas.console.schemas.protobuf.model import File, Message, Types
+from barnabas.console.schemas.protobuf.proto_text import parse_proto
+from barnabas.console.schemas.protobuf.values import decode_message
+from barnabas.console.schemas.protobuf.well_known import well_known
+from barnabas.console.schemas.protobuf.wire import varint
+from barnabas.console.schemas.registry import Registry, RegistryError, Schema
+from barnabas.core.clock import Clock
+
+PAGE_WAITS_MS: Final = 4_000.0
+SCHEMAS_MAX: Final = 300
+INLINE_BYTES_MAX: Final = 16 * 1024
+"""A larger value is decoded by a thread, so that other pages go on."""
+PLACES_MAX: Final = 32
+FRAME_BYTES: Final = 5
+
+Kind = Literal["avro", "protobuf", "json"]
+Part = Literal["key", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    value: Any
+    kind: Kind
+    schema: str
+    """What it was decoded by, for people."""
+    schema_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    kind: Kind
+    decode: Callable[[bytes], Any]
+
+
+class SchemaDecoders:
+    """Decoders by schema id, kept while they are used."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._compiled: OrderedDict[int, asyncio.Task[_Compiled]] = OrderedDict()
+
+    async def decode(self, data: bytes, wait_s: float) -> Decoded:
+        if len(data) > VALUE_BYTES_MAX:
+            raise Undecodable("the value is too large to be decoded")
+        schema_id = int.from_bytes(data[1:FRAME_BYTES], "big")
+        compiled = await self._of(schema_id, wait_s)
+        payload = data[FRAME_BYTES:]
+        if len(payload) <= INLINE_BYTES_MAX:
+            value = compiled.decode(payload)
+        else:
+            value = await asyncio.to_thread(compiled.decode, payload)
+        return Decoded(value, compiled.kind, f"{compiled.kind}, schema {schema_id}", schema_id)
+
+    async def _of(self, schema_id: int, wait_s: float) -> _Compiled:
+        task = self._compiled.get(schema_id)
+        if task is None or (task.done() and not task.cancelled() and task.exception() is not None):
+            task = self._compiled[schema_id] = asyncio.create_task(self._compile(schema_id))
+            task.add_done_callback(_look)
+            while len(self._compiled) > SCHEMAS_MAX:
+                self._compiled.popitem(last=False)
+        self._compiled.move_to_end(schema_id)
+        if not task.done():
+            await asyncio.wait((task,), timeout=wait_s)
+        if not task.done():
+            raise Undecodable(f"the schema registry is slow: schema {schema_id} is not here yet")
+        try:
+            return task.result()
+        except (RegistryError, UnusableSchema) as error:
+            raise Undecodable(f"schema {schema_id}: {error}") from None
+
+    async def _compile(self, schema_id: int) -> _Compiled:
+        schema = await self._registry.schema_by_id(schema_id)
+        others = await self._registry.references(schema)
+        return await asyncio.to_thread(_compiled, schema, [each.text for _, each in others])
+
+
+def _look(task: asyncio.Task[_Compiled]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def _compiled(schema: Schema, others: Sequence[str]) -> _Compiled:
+    match schema.type:
+        case "AVRO":
+            return _Compiled("avro", AvroSchema(schema.text, others).decode)
+        case "PROTOBUF":
+            file = parse_proto(schema.text)
+            types = Types([*well_known(), *map(parse_proto, others), file])
+            del types  # it has resolved the names
+            return _Compiled("protobuf", lambda payload: _by_place(payload, file))
+        case "JSON":
+            return _Compiled("json", _json)
+    raise UnusableSchema(f"it is {schema.type}, which is not decoded here")
+
+
+def _by_place(payload: bytes, file: File) -> Any:
+    """Decode a message whose place in its file comes first: a count, and that many indexes."""
+    data = memoryview(payload)
+    count, at = _zigzag(data, 0)
+    if not 0 <= count <= PLACES_MAX:
+        raise Undecodable("the value names no place of its message in the schema")
+    places = [0] if count == 0 else []
+    for _ in range(count):
+        place, at = _zigzag(data, at)
+        places.append(place)
+    declared, message = file.messages, None
+    for place in places:
+        declared = [each for each in declared if not each.is_map_entry]
+        if not 0 <= place < len(declared):
+            raise Undecodable("the value names a message that the schema does not have")
+        message = declared[place]
+        declared = message.messages
+    assert message is not None
+    return decode_message(payload[at:], message)
+
+
+def _zigzag(data: memoryview, at: int) -> tuple[int, int]:
+    number, at = varint(data, at)
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _json(payload: bytes) -> Any:
+    try:
+        return json.loads(payload)
+    except RecursionError:
+        raise Undecodable("the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise Undecodable(f"the bytes are not JSON: {error}") from None
+
+
+def without_frame(data: bytes) -> bytes:
+    """The message itself, of a framed one whose schema is not at hand."""
+    if not is_framed(data):
+        return data
+    view = memoryview(data)[FRAME_BYTES:]
+    count, at = _zigzag(view, 0)
+    for _ in range(min(count, PLACES_MAX)):
+        _, at = _zigzag(view, at)
+    return bytes(view[at:])
+
+
+class PartDecoder:
+    """Decoder of the keys or of the values of one topic, for one page: a `records.decoding.Decoder`."""
+
+    def __init__(self, schemas: SchemaDecoders | None, message: Message | None, clock: Clock) -> None:
+        self._schemas = schemas
+        self._message = message
+        self._clock = clock
+        self._until_ms = clock.monotonic_ms() + PAGE_WAITS_MS
+
+    async def decode(self, data: bytes) -> Decoded | None:
+        """None if nothing says how to decode these bytes."""
+        if self._message is not None:
+            return await self._by_message(data, self._message)
+        if self._schemas is None or not is_framed(data):
+            return None
+        left_ms = max(self._until_ms - self._clock.monotonic_ms(), 0.0)
+        return await self._schemas.decode(data, left_ms / 1_000)
+
+    async def _by_message(self, data: bytes, message: Message) -> Decoded:
+        if len(data) <= INLINE_BYTES_MAX:
+            value = decode_message(data, message)
+        else:
+            value = await asyncio.to_thread(decode_message, data, message)
+        return Decoded(value, "protobuf", f"protobuf, {message.full_name}")
+
+
+def is_framed(data: bytes) -> bool:
+    return len(data) >= FRAME_BYTES and data[0] == 0
