@@ -25,6 +25,7 @@ REST = (
     "tests/scenario/cluster/",
     "tests/scenario/console/test_beside_brokers.py",
     "tests/scenario/console/test_browser.py",
+    "tests/scenario/console/test_browser_schemas.py",
     "tests/scenario/console/test_mcp.py",
     "tests/scenario/console/test_operating.py",
     "tests/scenario/console/test_security_pages.py",
