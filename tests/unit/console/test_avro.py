@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.console.schemas.avro import AvroSchema
-from barnabas.console.schemas.bounds import DEPTH_MAX, SCHEMA_DEPTH_MAX, Undecodable, UnusableSchema
+from barnabas.console.formats.avro import AvroSchema
+from barnabas.console.formats.bounds import DEPTH_MAX, SCHEMA_DEPTH_MAX, Undecodable, UnusableSchema
 
 TREE = {
     "type": "record",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.records.decoding import (
     FORMATS,
     PREVIEW_CHARACTERS,
@@ -17,7 +18,6 @@ from barnabas.console.records.decoding import (
     show,
     visible_name,
 )
-from barnabas.console.schemas.bounds import Undecodable
 from barnabas.console.schemas.decoders import Decoded
 
 

@@ -14,14 +14,14 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.console.schemas.bounds import DEPTH_MAX, Undecodable, UnusableSchema
+from barnabas.console.formats.bounds import DEPTH_MAX, Undecodable, UnusableSchema
+from barnabas.console.protobuf.descriptor_set import parse_descriptor_set
+from barnabas.console.protobuf.model import Message, Types
+from barnabas.console.protobuf.proto_text import parse_proto
+from barnabas.console.protobuf.values import decode_message
+from barnabas.console.protobuf.well_known import well_known
+from barnabas.console.protobuf.wire import protoscope
 from barnabas.console.schemas.given import GIVEN_MAX, GivenSchemas, messages_of_topics
-from barnabas.console.schemas.protobuf.descriptor_set import parse_descriptor_set
-from barnabas.console.schemas.protobuf.model import Message, Types
-from barnabas.console.schemas.protobuf.proto_text import parse_proto
-from barnabas.console.schemas.protobuf.values import decode_message
-from barnabas.console.schemas.protobuf.well_known import well_known
-from barnabas.console.schemas.protobuf.wire import protoscope
 from barnabas.core.errors import InvalidConfig
 
 PROTO = """

@@ -13,8 +13,8 @@ from functools import partial
 
 import pytest
 
+from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.schemas import http, registry
-from barnabas.console.schemas.bounds import Undecodable
 from barnabas.console.schemas.decoders import PartDecoder, SchemaDecoders
 from barnabas.console.schemas.http import Address
 from barnabas.console.schemas.registry import REFERENCES_MAX, RegistryError

@@ -8,7 +8,6 @@ from barnabas.console.pages import (
     cluster,
     group,
     groups,
-    log_picture,
     messages,
     overview,
     pipelines,
@@ -19,6 +18,7 @@ from barnabas.console.pages import (
     topics,
     transactions,
 )
+from barnabas.console.pages.partition import log_picture
 from barnabas.console.pages.security import access_rules, quotas, tokens, users
 
 SECTIONS = (

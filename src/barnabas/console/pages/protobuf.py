@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from barnabas.console.formats.bounds import UnusableSchema
 from barnabas.console.html.components import card, choice, field, note, text_field
 from barnabas.console.html.elements import a, button, code, div, p
 from barnabas.console.pages.topic import topic_frame
-from barnabas.console.schemas.bounds import UnusableSchema
 from barnabas.console.schemas.decoders import Part
 from barnabas.console.schemas.given import GIVEN_CHARACTERS_MAX
 from barnabas.console.web.context import Context, Form, Refused

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.expression import MISSING, Candidate, Predicate
 from barnabas.console.records.fetching import Fetched, fetch_in_log
-from barnabas.console.schemas.bounds import Undecodable
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.records.record import Record

@@ -15,9 +15,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
-from barnabas.console.schemas.bounds import Undecodable
+from barnabas.console.formats.bounds import Undecodable
+from barnabas.console.protobuf.wire import protoscope
 from barnabas.console.schemas.decoders import Decoded, Kind, without_frame
-from barnabas.console.schemas.protobuf.wire import protoscope
 
 Format = Literal["auto", "json", "text", "avro", "protobuf", "hex"]
 FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "protobuf", "hex")

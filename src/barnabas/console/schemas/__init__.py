@@ -1,1 +1,1 @@
-"""Schemas: a client of schema registries, and bounded decoders of Avro and Protobuf."""
+"""Schemas: a client of schema registries, and the decoders that its schemas become."""

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from barnabas.console.schemas.avro import AvroSchema
-from barnabas.console.schemas.bounds import VALUE_BYTES_MAX, Undecodable, UnusableSchema
-from barnabas.console.schemas.protobuf.model import File, Message, Types
-from barnabas.console.schemas.protobuf.proto_text import parse_proto
-from barnabas.console.schemas.protobuf.values import decode_message
-from barnabas.console.schemas.protobuf.well_known import well_known
-from barnabas.console.schemas.protobuf.wire import varint
+from barnabas.console.formats.avro import AvroSchema
+from barnabas.console.formats.bounds import VALUE_BYTES_MAX, Undecodable, UnusableSchema
+from barnabas.console.protobuf.model import File, Message, Types
+from barnabas.console.protobuf.proto_text import parse_proto
+from barnabas.console.protobuf.values import decode_message
+from barnabas.console.protobuf.well_known import well_known
+from barnabas.console.protobuf.wire import varint
 from barnabas.console.schemas.registry import Registry, RegistryError, Schema
 from barnabas.core.clock import Clock
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from barnabas.console.schemas.bounds import UnusableSchema
+from barnabas.console.formats.bounds import UnusableSchema
+from barnabas.console.protobuf.descriptor_set import parse_descriptor_set
+from barnabas.console.protobuf.model import File, Message, Types
+from barnabas.console.protobuf.proto_text import parse_proto
+from barnabas.console.protobuf.well_known import well_known
 from barnabas.console.schemas.decoders import Part
-from barnabas.console.schemas.protobuf.descriptor_set import parse_descriptor_set
-from barnabas.console.schemas.protobuf.model import File, Message, Types
-from barnabas.console.schemas.protobuf.proto_text import parse_proto
-from barnabas.console.schemas.protobuf.well_known import well_known
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import read_regular_file
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 from barnabas.client.security.tls_context import TlsSettings, tls_context
-from barnabas.console.schemas.bounds import SCHEMA_CHARACTERS_MAX
+from barnabas.console.formats.bounds import SCHEMA_CHARACTERS_MAX
 from barnabas.console.schemas.http import OK, Address, NoAnswer, get_json
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig

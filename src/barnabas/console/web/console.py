@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.console.protobuf.model import Message
 from barnabas.console.records.tails import Tails
 from barnabas.console.schemas.decoders import SchemaDecoders
 from barnabas.console.schemas.given import GivenSchemas, TopicPart
-from barnabas.console.schemas.protobuf.model import Message
 from barnabas.console.schemas.registry import Registry
 from barnabas.console.view.history import GROUPS_MAX
 from barnabas.console.view.interface import ClusterView

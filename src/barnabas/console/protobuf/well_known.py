@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.console.schemas.protobuf.model import File
-from barnabas.console.schemas.protobuf.proto_text import parse_proto
+from barnabas.console.protobuf.model import File
+from barnabas.console.protobuf.proto_text import parse_proto
 
 _PROTOBUF: Final = """
 syntax = "proto3"; package google.protobuf;

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from barnabas.console.schemas.bounds import (
+from barnabas.console.formats.bounds import (
     SCHEMA_CHARACTERS_MAX,
     SCHEMA_DEPTH_MAX,
     Budget,

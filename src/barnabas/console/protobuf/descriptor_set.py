@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from barnabas.console.schemas.bounds import SCHEMA_DEPTH_MAX, Budget, Undecodable, UnusableSchema
-from barnabas.console.schemas.protobuf.model import Enum, Field, File, Message
-from barnabas.console.schemas.protobuf.wire import BYTES, WireField, wire_fields
+from barnabas.console.formats.bounds import SCHEMA_DEPTH_MAX, Budget, Undecodable, UnusableSchema
+from barnabas.console.protobuf.model import Enum, Field, File, Message
+from barnabas.console.protobuf.wire import BYTES, WireField, wire_fields
 
 _TYPES: Final = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.console.schemas.bounds import UnusableSchema
+from barnabas.console.formats.bounds import UnusableSchema
 
 SCALARS: Final = frozenset(
     {

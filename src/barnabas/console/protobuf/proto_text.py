@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from barnabas.console.schemas.bounds import SCHEMA_CHARACTERS_MAX, SCHEMA_DEPTH_MAX, UnusableSchema
-from barnabas.console.schemas.protobuf.model import Enum, Field, File, Message
+from barnabas.console.formats.bounds import SCHEMA_CHARACTERS_MAX, SCHEMA_DEPTH_MAX, UnusableSchema
+from barnabas.console.protobuf.model import Enum, Field, File, Message
 
 NUMBER_MAX: Final = (1 << 29) - 1
 _TOKEN: Final = re.compile(

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from barnabas.console.schemas.bounds import VALUE_BYTES_MAX, Budget, Undecodable
+from barnabas.console.formats.bounds import VALUE_BYTES_MAX, Budget, Undecodable
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 VARINT_BYTES_MAX: Final = 10

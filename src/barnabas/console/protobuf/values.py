@@ -12,9 +12,9 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from barnabas.console.schemas.bounds import VALUE_BYTES_MAX, Budget, Undecodable, plain_float
-from barnabas.console.schemas.protobuf.model import SCALARS, Enum, Field, Message
-from barnabas.console.schemas.protobuf.wire import (
+from barnabas.console.formats.bounds import VALUE_BYTES_MAX, Budget, Undecodable, plain_float
+from barnabas.console.protobuf.model import SCALARS, Enum, Field, Message
+from barnabas.console.protobuf.wire import (
     BYTES,
     FIXED32,
     FIXED64,
