@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -196,10 +197,14 @@ def test_a_hostile_registry_does_nothing(console: RunningConsole) -> None:
             assert "Traceback" not in answer.text
 
 
+def hang(released: threading.Event) -> None:
+    released.wait(60)
+
+
 def test_a_registry_that_hangs_holds_no_page(broker: BarnabasBroker, registry: Registry) -> None:
     with run_registry() as slow:
         released = threading.Event()
-        slow.before = lambda: released.wait(60) and None
+        slow.before = partial(hang, released)
         try:
             with running_console(broker.bootstrap, "--schema-registry", slow.url) as console:
                 with console.client() as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,8 @@ async def test_a_format_that_does_not_fit_says_so() -> None:
 
 
 class Registry:
+    is_spent = False
+
     async def decode(self, data: bytes) -> Decoded | None:
         if data[0]:
             return None
@@ -95,6 +98,26 @@ async def test_framed_values_are_decoded_by_their_schema() -> None:
     assert (await show(b"plain", "auto", Registry(), is_preview=True)).format == "text"
     bad = await show(b"\x00\x00\x00\x00\x07bad", "auto", Registry(), is_preview=True)
     assert (bad.format, bad.problem) == ("hex", "the value does not fit its schema")
+
+
+async def test_json_that_nests_deeply_does_not_become_a_thousand_times_as_long() -> None:
+    """Each of its lines begins with two spaces for each level."""
+    data = b"[" * 900 + b"0," * 200_000 + b"0" + b"]" * 900
+    tracemalloc.start()
+    try:
+        found = await shown(data)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found.format, found.is_cut) == ("json", True)
+    assert len(found.text) <= SHOWN_BYTES_MAX
+    assert peak_bytes < 64 << 20
+
+
+async def test_a_row_of_a_large_value_shows_its_beginning() -> None:
+    found = await shown(json.dumps(["é" * 100] * 5_000, ensure_ascii=False).encode(), is_preview=True)
+    assert (found.format, found.is_cut) == ("text", True)
+    assert found.text.startswith('["éé')
 
 
 async def test_protobuf_without_a_schema_shows_its_fields() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
-from grpc_tools import protoc
+from grpc_tools import protoc  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import cast
 
 import pytest
 
 from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.schemas import http, registry
-from barnabas.console.schemas.decoders import PartDecoder, SchemaDecoders
+from barnabas.console.schemas.decoders import Decoded, PartDecoder, SchemaDecoders
 from barnabas.console.schemas.http import Address
 from barnabas.console.schemas.registry import REFERENCES_MAX, RegistryError
 from barnabas.console.schemas.registry import Registry as Client
@@ -33,8 +34,8 @@ def served() -> Iterator[Registry]:
         yield found
 
 
-def client(served: Registry, clock: ManualClock | None = None, **given: str) -> Client:
-    return Client.of(served.url, given, clock or ManualClock())
+def client(served: Registry, clock: ManualClock | None = None) -> Client:
+    return Client.of(served.url, {}, clock or ManualClock())
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:
@@ -187,6 +188,32 @@ async def test_a_page_waits_for_a_slow_registry_once(served: Registry) -> None:
     await found.close()
 
 
+async def test_a_page_decodes_for_a_while_only(served: Registry) -> None:
+    """A search reads 200,000 records, and each may hold as many values."""
+    served.register("a", POINT)
+    clock = ManualClock()
+    page = decoder(client(served, clock), clock)
+    assert await value_of(page, framed(1, b"\x02")) == {"x": 1}
+    page._schemas = cast("SchemaDecoders", Slow(clock))
+    for _ in range(4):
+        await page.decode(framed(1, b"\x02"))
+    assert page.is_spent
+    with pytest.raises(Undecodable, match="as much as it may"):
+        await page.decode(framed(1, b"\x02"))
+    assert await page.decode(b"plain") is None
+
+
+class Slow:
+    """Decoders that take two seconds for each value."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    async def decode(self, data: bytes, wait_s: float) -> Decoded:
+        self._clock.advance(ms=2_000.0)
+        return Decoded(None, "avro", "")
+
+
 async def test_values_are_decoded_by_the_schema_that_they_name(served: Registry) -> None:
     avro = served.register("a", POINT)
     proto = served.register(
@@ -269,7 +296,7 @@ async def test_credentials_are_sent_and_not_shown(served: Registry) -> None:
     found = Client.of(served.url.replace("//", "//ada:s3cret@"), {}, ManualClock())
     assert "s3cret" not in found.shown_url
     await found.subjects()
-    other = client(served, **{"schema.registry.basic.auth.user.info": "bob:other"})
+    other = Client.of(served.url, {"schema.registry.basic.auth.user.info": "bob:other"}, ManualClock())
     await other.subjects()
     assert served.authorizations == {"Basic YWRhOnMzY3JldA==", "Basic Ym9iOm90aGVy"}
 

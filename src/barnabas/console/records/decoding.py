@@ -10,14 +10,17 @@ it is.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.protobuf.wire import protoscope
-from barnabas.console.schemas.decoders import Decoded, Kind, without_frame
+from barnabas.console.schemas.decoders import INLINE_BYTES_MAX, Decoded, Kind, without_frame
 
 Format = Literal["auto", "json", "text", "avro", "protobuf", "hex"]
 FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "protobuf", "hex")
@@ -26,6 +29,8 @@ PREVIEW_CHARACTERS: Final = 240
 SHOWN_BYTES_MAX: Final = 256 * 1024
 """Of one key or value on its own page; the rest is in the download."""
 JSON_BYTES_MAX: Final = 2 * 1024 * 1024
+JSON_PREVIEW_BYTES_MAX: Final = 128 * 1024
+"""The beginning of a larger value is shown as it is, in a row of many."""
 HEX_LINE: Final = 16
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
@@ -35,6 +40,10 @@ _UNSEEN: Final = re.compile(
 
 class Decoder(Protocol):
     """Decoder of the keys or the values of one topic."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it decodes no more, because the page has taken its time."""
 
     async def decode(self, data: bytes) -> Decoded | None:
         """None if there is no schema for these bytes. UNDECODABLE says why they cannot be decoded."""
@@ -70,7 +79,9 @@ async def show(
         try:
             found = await decoder.decode(data)
             if found is not None and wanted in ("auto", found.kind):
-                shown = _as_json(found.value, found.kind, data, is_preview=is_preview)
+                shown = await _beside(
+                    data, partial(_as_json, found.value, found.kind, data, is_preview=is_preview)
+                )
                 return replace(shown, schema=found.schema, schema_id=found.schema_id)
         except Undecodable as error:
             problem = str(error)
@@ -78,11 +89,17 @@ async def show(
         problem = "no schema is known for these bytes: Avro needs a schema registry that has it"
     if wanted == "protobuf":
         try:
-            return replace(_as_wire(data, is_preview=is_preview), problem=problem)
+            shown = await _beside(data, partial(_as_wire, data, is_preview=is_preview))
+            return replace(shown, problem=problem)
         except Undecodable as error:
             problem = problem or str(error)
-    shown = _show_plain(data, wanted, is_preview=is_preview)
+    shown = await _beside(data, partial(_show_plain, data, wanted, is_preview=is_preview))
     return replace(shown, problem=problem) if problem else shown
+
+
+async def _beside(data: bytes, work: Callable[[], ShownBytes]) -> ShownBytes:
+    """Do the work for a large value in a thread, so that other pages go on."""
+    return work() if len(data) <= INLINE_BYTES_MAX else await asyncio.to_thread(work)
 
 
 def _as_wire(data: bytes, *, is_preview: bool) -> ShownBytes:
@@ -97,7 +114,7 @@ def _as_wire(data: bytes, *, is_preview: bool) -> ShownBytes:
 def _show_plain(data: bytes, wanted: Format, *, is_preview: bool) -> ShownBytes:
     if wanted in ("auto", "json", "avro", "protobuf"):
         try:
-            return _as_json(_loads(data), "json", data, is_preview=is_preview)
+            return _as_json(_loads(data, is_preview=is_preview), "json", data, is_preview=is_preview)
         except Undecodable as error:
             if wanted == "json":
                 shown = _as_text_or_hex(data, is_preview=is_preview)
@@ -129,8 +146,8 @@ def _as_text(data: bytes, text: str, *, is_preview: bool) -> ShownBytes:
     return ShownBytes("text", _visible(text[:limit]), len(data), is_cut)
 
 
-def _loads(data: bytes) -> Any:
-    if len(data) > JSON_BYTES_MAX:
+def _loads(data: bytes, *, is_preview: bool) -> Any:
+    if len(data) > (JSON_PREVIEW_BYTES_MAX if is_preview else JSON_BYTES_MAX):
         raise Undecodable("the value is too large to be shown as JSON")
     stripped = data[:64].lstrip()[:1]
     if not stripped or stripped not in b'{["-0123456789tfn':
@@ -148,12 +165,26 @@ def _refuse(name: str) -> Any:
 
 
 def _as_json(found: Any, kind: Kind, data: bytes, *, is_preview: bool) -> ShownBytes:
+    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
     try:
-        text = json.dumps(found, ensure_ascii=False, indent=None if is_preview else 2, default=_other)
+        text = _json_text(found, None if is_preview else 2, limit)
     except (RecursionError, ValueError, TypeError) as error:
         raise Undecodable(f"the value cannot be shown as JSON: {error}") from None
-    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
     return ShownBytes(kind, _visible(text[:limit]), len(data), len(text) > limit)
+
+
+def _json_text(found: Any, indent: int | None, limit: int) -> str:
+    """Text of at least as many characters as the limit, if there are so many. The text of a value that nests
+    deeply is a thousand times as long as the value, so no more of it is made.
+    """
+    parts: list[str] = []
+    length = 0
+    for part in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_other).iterencode(found):
+        parts.append(part)
+        length += len(part)
+        if length > limit:
+            break
+    return "".join(parts)
 
 
 def _other(value: Any) -> str:

@@ -25,6 +25,9 @@ from barnabas.console.schemas.registry import Registry, RegistryError, Schema
 from barnabas.core.clock import Clock
 
 PAGE_WAITS_MS: Final = 4_000.0
+PAGE_DECODES_MS: Final = 6_000.0
+"""For all values of a page, the wait for registries included."""
+UNBROKEN_MS: Final = 10.0
 SCHEMAS_MAX: Final = 300
 INLINE_BYTES_MAX: Final = 16 * 1024
 """A larger value is decoded by a thread, so that other pages go on."""
@@ -165,13 +168,34 @@ class PartDecoder:
         self._message = message
         self._clock = clock
         self._until_ms = clock.monotonic_ms() + PAGE_WAITS_MS
+        self._spent_ms = self._unbroken_ms = 0.0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the page has decoded as much as it may: other values are left as they are."""
+        return self._spent_ms > PAGE_DECODES_MS
 
     async def decode(self, data: bytes) -> Decoded | None:
         """None if nothing says how to decode these bytes."""
+        if self._message is None and (self._schemas is None or not is_framed(data)):
+            return None
+        if self.is_spent:
+            raise Undecodable("this page has decoded as much as it may")
+        begun_ms = self._clock.monotonic_ms()
+        try:
+            return await self._decoded(data)
+        finally:
+            took_ms = self._clock.monotonic_ms() - begun_ms
+            self._spent_ms += took_ms
+            self._unbroken_ms += took_ms
+            if self._unbroken_ms > UNBROKEN_MS:
+                self._unbroken_ms = 0.0
+                await asyncio.sleep(0)  # other pages wait for the same loop
+
+    async def _decoded(self, data: bytes) -> Decoded:
         if self._message is not None:
             return await self._by_message(data, self._message)
-        if self._schemas is None or not is_framed(data):
-            return None
+        assert self._schemas is not None
         left_ms = max(self._until_ms - self._clock.monotonic_ms(), 0.0)
         return await self._schemas.decode(data, left_ms / 1_000)
 
