@@ -350,6 +350,23 @@ def test_a_cookie_of_one_visitor_is_nothing_beside_a_certificate_of_another(
         assert stranger.get("/api/topics").status_code == 401, "her request did not sign the cookie in"
 
 
+def test_a_session_cannot_be_put_into_a_browser(world: World, by_certificate: RunningConsole) -> None:
+    """With TLS the cookie has a name that browsers take from this origin alone."""
+    with by_certificate.client(verify=world.context()) as client:
+        given = client.get("/sign-in").headers["set-cookie"]
+        assert given.startswith("__Host-barnabas_console=")
+        for word in ("Secure", "HttpOnly", "SameSite=strict", "Path=/"):
+            assert word in given
+        assert "Domain" not in given
+        own = client.cookies["__Host-barnabas_console"]
+        for planted in ({"barnabas_console": own}, {"__Host-barnabas_console": "known-before"}):
+            with by_certificate.client(verify=world.context(), cookies=planted) as other:
+                answer = other.get("/sign-in")
+                assert answer.headers["set-cookie"].partition(";")[0].partition("=")[2] not in (
+                    own, "known-before"
+                )  # fmt: skip
+
+
 def test_the_token_is_expired_when_the_console_stops(world: World) -> None:
     settings = certificate_settings(world)
     file = world.client_file("stopping", {**settings, "listener.name.console.ssl.client.auth": "required"})

@@ -20,7 +20,7 @@ from barnabas.console.schemas.decoders import Decoded, PartDecoder, SchemaDecode
 from barnabas.console.schemas.http import Address
 from barnabas.console.schemas.registry import REFERENCES_MAX, RegistryError
 from barnabas.console.schemas.registry import Registry as Client
-from barnabas.console.schemas.texts import COMPARED_MAX, differences
+from barnabas.console.schemas.texts import COMPARED_MAX, differences, readable
 from barnabas.core.errors import InvalidConfig
 from tests.support.manual_time import ManualClock
 from tests.support.schema_registry import Registry, run_registry
@@ -334,3 +334,11 @@ def test_differences_show_what_changed_and_a_little_around_it() -> None:
     many = COMPARED_MAX // 1_000 + 10
     far = differences("\n".join(["a"] * many), "\n".join(["b"] * many))
     assert len(far) == 2 * many
+
+
+def test_a_schema_that_nests_deeply_is_not_broken_into_lines() -> None:
+    deep = "[" * 900 + "0," * 200_000 + "0" + "]" * 900
+    assert readable(deep, "JSON") == deep
+    assert readable('{"a": [1]}', "AVRO") == '{\n  "a": [\n    1\n  ]\n}'
+    assert readable("{", "AVRO") == "{"
+    assert readable("message  M {}", "PROTOBUF") == "message  M {}"

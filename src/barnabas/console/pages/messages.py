@@ -56,6 +56,9 @@ from barnabas.records.record import Record
 
 DOWNLOAD_RECORDS_MAX = 10_000
 DOWNLOAD_PAGE = 500
+DOWNLOAD_CHUNK_BYTES = 64 * 1024
+DOWNLOADS_MAX = 8
+"""At the same time. A client that reads slowly keeps the records that wait for it."""
 
 
 class PartDecoders(NamedTuple):
@@ -138,9 +141,10 @@ async def read(ctx: Context, name: str, query: MessageQuery, partitions: list[in
     cursors = {each: at for each, at in (query.cursors or {}).items() if each in bounds}
     if not cursors:
         cursors = await _first_cursors(ctx, query, places, bounds)
-    if query.direction == "older":
-        return await browser.older(cursors, query.limit)
-    return await browser.newer(cursors, query.limit)
+    async with ctx.console.reading:
+        if query.direction == "older":
+            return await browser.older(cursors, query.limit)
+        return await browser.newer(cursors, query.limit)
 
 
 async def _first_cursors(
@@ -448,16 +452,32 @@ async def download(ctx: Context) -> Response:
     partitions = await partitions_of(ctx, name)
     predicate_of(query)
 
+    console = ctx.console
+    if console.downloads >= DOWNLOADS_MAX:
+        raise Refused("too many downloads run now: try again later", 503)
+
     async def lines() -> AsyncIterator[bytes]:
-        left, at = DOWNLOAD_RECORDS_MAX, query
-        while left > 0:
-            page = await read(ctx, name, at, partitions)
-            plain = (_plain(each.partition, each.record) for each in page.records[:left])
-            yield b"".join(map(_line, plain))
-            left -= len(page.records)
-            if page.is_complete:
-                return
-            at = at.going_on(page.cursors)
+        if console.downloads >= DOWNLOADS_MAX:  # others have begun since then: the transfer breaks off
+            raise Refused("too many downloads run now", 503)
+        console.downloads += 1
+        try:
+            left, at = DOWNLOAD_RECORDS_MAX, query
+            while left > 0:
+                page = await read(ctx, name, at, partitions)
+                at, is_complete = at.going_on(page.cursors), page.is_complete
+                records = page.records[:left][::-1]
+                del page
+                left -= len(records)
+                while records:  # what the client has read leaves the memory
+                    chunk = bytearray()
+                    while records and len(chunk) < DOWNLOAD_CHUNK_BYTES:
+                        found = records.pop()
+                        chunk += _line(_plain(found.partition, found.record))
+                    yield bytes(chunk)
+                if is_complete:
+                    return
+        finally:
+            console.downloads -= 1
 
     query = replace(query, limit=DOWNLOAD_PAGE)
     headers = {"content-disposition": f'attachment; filename="{name}.jsonl"'}

@@ -228,7 +228,7 @@ async def show_subject(ctx: Context) -> Response:
         f"Schema {name}",
         heading(name, above=crumbs((("Schemas", "/schemas"),))),
         card(None, about, _choosing(found)),
-        card("Schema", _text(found.schema, found.type)),
+        card("Schema", await _text(found.schema, found.type)),
         _references(found.references),
     )
 
@@ -266,8 +266,8 @@ def _choosing(found: SubjectVersion) -> Content:
     return (another, comparing)
 
 
-def _text(text: str, kind: str) -> Content:
-    shown = readable(text, kind)
+async def _text(text: str, kind: str) -> Content:
+    shown = await asyncio.to_thread(readable, text, kind)
     cut = None
     if len(shown) > SHOWN_CHARACTERS_MAX:
         cut = note("Only the beginning is shown; the API has all of it.", tone="info")
@@ -297,7 +297,7 @@ async def show_id(ctx: Context) -> Response:
         title,
         heading(title, above=crumbs((("Schemas", "/schemas"),))),
         card(None, facts((("Id", str(schema.schema_id)), ("Type", visible_text(schema.type))))),
-        card("Schema", _text(schema.text, schema.type)),
+        card("Schema", await _text(schema.text, schema.type)),
         _references(schema.references),
     )
 
@@ -311,8 +311,11 @@ async def _difference(ctx: Context) -> tuple[Schema, Schema, list[Line]]:
     one, other = await asked(
         asyncio.gather(registry.schema(subject, before), registry.schema(subject, after))
     )
-    texts = readable(one.text, one.type), readable(other.text, other.type)
-    return one, other, await asyncio.to_thread(differences, *texts)
+
+    def compare() -> list[Line]:
+        return differences(readable(one.text, one.type), readable(other.text, other.type))
+
+    return one, other, await asyncio.to_thread(compare)
 
 
 async def show_difference(ctx: Context) -> Response:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from barnabas.console.formats.bounds import Undecodable
+from barnabas.console.formats.json_text import json_text
 from barnabas.console.protobuf.wire import protoscope
 from barnabas.console.schemas.decoders import INLINE_BYTES_MAX, Decoded, Kind, without_frame
 
@@ -167,24 +168,10 @@ def _refuse(name: str) -> Any:
 def _as_json(found: Any, kind: Kind, data: bytes, *, is_preview: bool) -> ShownBytes:
     limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
     try:
-        text = _json_text(found, None if is_preview else 2, limit)
+        text = json_text(found, limit, indent=None if is_preview else 2, default=_other)
     except (RecursionError, ValueError, TypeError) as error:
         raise Undecodable(f"the value cannot be shown as JSON: {error}") from None
     return ShownBytes(kind, _visible(text[:limit]), len(data), len(text) > limit)
-
-
-def _json_text(found: Any, indent: int | None, limit: int) -> str:
-    """Text of at least as many characters as the limit, if there are so many. The text of a value that nests
-    deeply is a thousand times as long as the value, so no more of it is made.
-    """
-    parts: list[str] = []
-    length = 0
-    for part in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_other).iterencode(found):
-        parts.append(part)
-        length += len(part)
-        if length > limit:
-            break
-    return "".join(parts)
 
 
 def _other(value: Any) -> str:

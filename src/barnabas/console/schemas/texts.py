@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Final, Literal, NamedTuple
 
+from barnabas.console.formats.json_text import json_text
+
 COMPARED_MAX: Final = 1_000_000
 """Product of the lines that are compared."""
 AROUND: Final = 3
 """Equal lines that are shown beside a change."""
+READABLE_CHARACTERS_MAX: Final = 4 * 1024 * 1024
+"""A schema whose text with line breaks is longer stays as it is."""
 SHOWN_CHARACTERS_MAX: Final = 256 * 1024
 
 Change = Literal["same", "added", "removed", "skipped"]
@@ -30,9 +34,10 @@ def readable(text: str, kind: str) -> str:
     if kind == "PROTOBUF":
         return text
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        found = json_text(json.loads(text), READABLE_CHARACTERS_MAX, indent=2)
     except (ValueError, RecursionError):
         return text
+    return text if len(found) > READABLE_CHARACTERS_MAX else found
 
 
 def differences(before: str, after: str) -> list[Line]:

@@ -31,7 +31,7 @@ from barnabas.console.web.context import FAILURES, Context, Refused
 from barnabas.console.web.layout import heading
 from barnabas.console.web.proofs import NotProven, proof_of
 from barnabas.console.web.section import Answer, Handler, Section
-from barnabas.console.web.sessions import COOKIE, Session
+from barnabas.console.web.sessions import Session, cookie_name
 from barnabas.core.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -186,7 +186,9 @@ class _Guard:
         proof = proof_of(request, self._console.connections)
         if proof is not None:
             return Context(request, self._console, await self._console.proven.session_of(proof)), False
-        found = self._console.sessions.find(request.cookies.get(COOKIE))
+        found = self._console.sessions.find(
+            request.cookies.get(cookie_name(is_tls=self._console.settings.is_tls))
+        )
         session = found or self._console.sessions.begin()
         return Context(request, self._console, session), found is None
 
@@ -225,7 +227,9 @@ class _Guard:
 
 
 def set_cookie(response: Response, session: Session, *, is_tls: bool) -> None:
-    response.set_cookie(COOKIE, session.id, httponly=True, samesite="strict", secure=is_tls, path="/")
+    response.set_cookie(
+        cookie_name(is_tls=is_tls), session.id, httponly=True, samesite="strict", secure=is_tls, path="/"
+    )
 
 
 def status_of(error: Exception) -> int:

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 REOPEN_S: Final = 1.0
 OPENING_S: Final = 3.0
+READS_AT_ONCE: Final = 4
 SAMPLE_S: Final = 10.0
 SAMPLED_FOR_MS: Final = 900_000.0
 """A user who has not looked for this long gets no more samples."""
@@ -71,6 +72,9 @@ class Console:
         self.registry = settings.registry
         self.schemas = None if settings.registry is None else SchemaDecoders(settings.registry)
         self.given = GivenSchemas(settings.messages)
+        self.reading = asyncio.Semaphore(READS_AT_ONCE)
+        """Pages of messages that are read at the same time: each may hold many records."""
+        self.downloads = 0
         self.shared: Connection | None = None
         """Connection of every session, where the brokers ask for no login or the console has one."""
         self.cluster_name = "Kafka"

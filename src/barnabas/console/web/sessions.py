@@ -19,10 +19,17 @@ from barnabas.console.web.connections import Connection
 from barnabas.core.clock import Clock
 
 COOKIE: Final = "barnabas_console"
+TLS_COOKIE: Final = f"__Host-{COOKIE}"
+"""Browsers accept this name from the console's own host alone, and with TLS. So no other host of the domain, and
+no page without TLS, can put a session of its own into the browser."""
 IDLE_MS: Final = 8 * 3_600_000.0
 SESSIONS_MAX: Final = 1_000
 NOTICES_MAX: Final = 5
 ID_BYTES: Final = 32
+
+
+def cookie_name(*, is_tls: bool) -> str:
+    return TLS_COOKIE if is_tls else COOKIE
 
 
 class Notice(NamedTuple):
