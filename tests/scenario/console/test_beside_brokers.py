@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
 from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.sync.admin import Admin
 from barnabas.client.sync.producer import Producer
 from tests.support.broker import BarnabasBroker, running
 from tests.support.ports import free_port
+from tests.support.schema_registry import run_registry
 from tests.support.waiting import PATIENCE_S, eventually
 
 
@@ -47,6 +49,17 @@ def test_the_page_starts_after_the_ready_line_and_ends_with_the_broker(tmp_path:
         text = broker.output_text()
         assert text.index("barnabas ready") < text.index(f"console: http://127.0.0.1:{port}")
     assert overview(port) is None
+
+
+def test_the_environment_names_a_schema_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    with run_registry() as registry:
+        registry.register("points", '"int"')
+        monkeypatch.setenv("BARNABAS_SCHEMA_REGISTRY", registry.url)
+        with running(BarnabasBroker(tmp_path / "data", arguments=["--console", f"127.0.0.1:{port}"])):
+            eventually(lambda: overview(port) is not None, "the console answers")
+            found = httpx.get(f"http://127.0.0.1:{port}/api/schemas", timeout=PATIENCE_S, trust_env=False)
+            assert found.json()["rows"] == [{"name": "points"}]
 
 
 def test_a_taken_address_is_one_line_and_the_broker_goes_on(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 def json_text(
     found: Any, limit: int, *, indent: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """Text that ends soon after this many characters. With an indent, the text of a value that nests deeply is a
+    """Text that ends soon after this many characters. With an indent, the text of a deeply nested value is a
     thousand times as long as the value, so no more of it is made. VALUE_ERROR or RECURSION_ERROR for what
     JSON cannot say.
     """

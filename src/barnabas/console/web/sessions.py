@@ -20,8 +20,8 @@ from barnabas.core.clock import Clock
 
 COOKIE: Final = "barnabas_console"
 TLS_COOKIE: Final = f"__Host-{COOKIE}"
-"""Browsers accept this name from the console's own host alone, and with TLS. So no other host of the domain, and
-no page without TLS, can put a session of its own into the browser."""
+"""Browsers accept this name from the console's own host alone, and with TLS. So no other host of the domain,
+and no page without TLS, can put a session of its own into the browser."""
 IDLE_MS: Final = 8 * 3_600_000.0
 SESSIONS_MAX: Final = 1_000
 NOTICES_MAX: Final = 5
