@@ -1,8 +1,8 @@
 """Decoders of keys and values: by the schema that a framed record names, or by a message given for a topic.
 
-The framing is Confluent's: a zero byte, four bytes of schema id, and for Protobuf the place of the message in
-its file. Schemas become decoders once. A page waits for registries a few seconds in all, however many schemas
-its records name; what is fetched later is there for the next page.
+The framing is Confluent's (`client.extensions.schema_frame`). Schemas become decoders once. A page waits for
+registries a few seconds in all, however many schemas its records name; what is fetched later is there for the
+next page.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from barnabas.client.extensions.schema_frame import UnframedRecord, is_framed, place_of, unframe
 from barnabas.console.formats.avro import AvroSchema
 from barnabas.console.formats.bounds import VALUE_BYTES_MAX, Undecodable, UnusableSchema
 from barnabas.console.protobuf.model import File, Message, Types
 from barnabas.console.protobuf.proto_text import parse_proto
 from barnabas.console.protobuf.values import decode_message
 from barnabas.console.protobuf.well_known import well_known
-from barnabas.console.protobuf.wire import varint
 from barnabas.console.schemas.registry import Registry, RegistryError, Schema
 from barnabas.core.clock import Clock
 
@@ -31,8 +31,6 @@ UNBROKEN_MS: Final = 10.0
 SCHEMAS_MAX: Final = 300
 INLINE_BYTES_MAX: Final = 16 * 1024
 """A larger value is decoded by a thread, so that other pages go on."""
-PLACES_MAX: Final = 32
-FRAME_BYTES: Final = 5
 
 Kind = Literal["avro", "protobuf", "json"]
 Part = Literal["key", "value"]
@@ -63,9 +61,8 @@ class SchemaDecoders:
     async def decode(self, data: bytes, wait_s: float) -> Decoded:
         if len(data) > VALUE_BYTES_MAX:
             raise Undecodable("the value is too large to be decoded")
-        schema_id = int.from_bytes(data[1:FRAME_BYTES], "big")
+        schema_id, payload = unframe(data)
         compiled = await self._of(schema_id, wait_s)
-        payload = data[FRAME_BYTES:]
         if len(payload) <= INLINE_BYTES_MAX:
             value = compiled.decode(payload)
         else:
@@ -115,15 +112,11 @@ def _compiled(schema: Schema, others: Sequence[str]) -> _Compiled:
 
 
 def _by_place(payload: bytes, file: File) -> Any:
-    """Decode a message whose place in its file comes first: a count, and that many indexes."""
-    data = memoryview(payload)
-    count, at = _zigzag(data, 0)
-    if not 0 <= count <= PLACES_MAX:
-        raise Undecodable("the value names no place of its message in the schema")
-    places = [0] if count == 0 else []
-    for _ in range(count):
-        place, at = _zigzag(data, at)
-        places.append(place)
+    """Decode a message whose place in its file comes first."""
+    try:
+        places, data = place_of(payload)
+    except UnframedRecord as error:
+        raise Undecodable(str(error)) from None
     declared, message = file.messages, None
     for place in places:
         declared = [each for each in declared if not each.is_map_entry]
@@ -132,12 +125,7 @@ def _by_place(payload: bytes, file: File) -> Any:
         message = declared[place]
         declared = message.messages
     assert message is not None
-    return decode_message(payload[at:], message)
-
-
-def _zigzag(data: memoryview, at: int) -> tuple[int, int]:
-    number, at = varint(data, at)
-    return (number >> 1) ^ -(number & 1), at
+    return decode_message(data, message)
 
 
 def _json(payload: bytes) -> Any:
@@ -153,11 +141,10 @@ def without_frame(data: bytes) -> bytes:
     """The message itself, of a framed one whose schema is not at hand."""
     if not is_framed(data):
         return data
-    view = memoryview(data)[FRAME_BYTES:]
-    count, at = _zigzag(view, 0)
-    for _ in range(min(count, PLACES_MAX)):
-        _, at = _zigzag(view, at)
-    return bytes(view[at:])
+    try:
+        return place_of(unframe(data)[1])[1]
+    except UnframedRecord as error:
+        raise Undecodable(str(error)) from None
 
 
 class PartDecoder:
@@ -205,7 +192,3 @@ class PartDecoder:
         else:
             value = await asyncio.to_thread(decode_message, data, message)
         return Decoded(value, "protobuf", f"protobuf, {message.full_name}")
-
-
-def is_framed(data: bytes) -> bool:
-    return len(data) >= FRAME_BYTES and data[0] == 0
