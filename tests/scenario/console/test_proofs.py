@@ -298,6 +298,18 @@ def test_certificates_of_another_authority_or_time_do_not_get_in(
                 client.get("/api/topics")
 
 
+def test_a_connection_outlives_its_certificate_without_a_user(
+    world: World, by_certificate: RunningConsole
+) -> None:
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=6)
+    short = world.context(world.certificate("alice", not_after=soon))
+    with by_certificate.client(verify=short) as client:
+        assert topics_of(client) == ["alices"]
+        with by_certificate.client(verify=world.context(world.certificate("alice"))) as other:
+            eventually(lambda: client.get("/api/topics").status_code == 401, "the certificate ends")
+            assert topics_of(other) == ["alices"], "her other certificate is good"
+
+
 FORGED = {
     "x-forwarded-user": "alice",
     "x-remote-user": "alice",

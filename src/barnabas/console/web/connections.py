@@ -135,6 +135,11 @@ class Connections:
         """Mechanism of names and passwords; None if visitors cannot sign in by them."""
         return next((each for each in self.sign_in.mechanisms if login_module(each) in MODULES), None)
 
+    @property
+    def _scram(self) -> str:
+        """Mechanism of delegation tokens."""
+        return next((each for each in self.sign_in.mechanisms if each.startswith("SCRAM-")), SCRAM)
+
     async def close(self) -> None:
         """Close after the connections of all sessions: their delegation tokens are expired here."""
         if self._delegation is not None:
@@ -152,9 +157,7 @@ class Connections:
         if "${" in user or "${" in password:
             # Such text is a reference to a secret of this machine, which a stranger must not reach.
             raise SaslAuthenticationFailed("a name or password with ${ cannot be used here")
-        mechanism = SCRAM if is_token else self.password_mechanism
-        if is_token and self.password_mechanism not in (None, "PLAIN"):
-            mechanism = self.password_mechanism
+        mechanism = self._scram if is_token else self.password_mechanism
         module = login_module(mechanism or "")
         if mechanism is None or module is None:
             raise InvalidConfig("users cannot sign in here with a name and password")

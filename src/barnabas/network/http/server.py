@@ -125,6 +125,7 @@ class HttpServer:
         limits: Limits = LIMITS,
     ) -> None:
         self._answer = answer
+        self._clock = clock
         self._limits = limits
         self._security = security
         self._timers = timers
@@ -204,8 +205,8 @@ class HttpServer:
             raise
         transport.set_write_buffer_limits(high=0)  # a sent response has left before the connection closes
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        shown, user = (None, None) if made is None else _certified(made, writer)
-        connection = _Connection(reader, writer, shown, user)
+        shown, user, until_ms = (None, None, 0.0) if made is None else _certified(made, writer)
+        connection = _Connection(reader, writer, shown, user, until_ms)
         try:
             yield connection
         finally:
@@ -227,7 +228,9 @@ class HttpServer:
             async with asyncio.timeout(self._deadlines.body):
                 body = await connection.body(head)
             keeps_alive = bool(self._limits.idle_s) and not head.wants_close and not connection.is_ahead
-            response = await self._answer(HttpRequest(head, body, user, host, connection.certificate_user))
+            response = await self._answer(
+                HttpRequest(head, body, user, host, self._certificate_user(connection))
+            )
         except RequestRefused as refused:
             response = refusal(refused)
         except (OSError, EOFError, TimeoutError):
@@ -259,6 +262,10 @@ class HttpServer:
             async with asyncio.timeout(self._deadlines.linger):
                 await connection.take_the_rest()
         return False
+
+    def _certificate_user(self, connection: _Connection) -> str | None:
+        """User of the certificate, until it expires: a connection may last longer."""
+        return connection.certificate_user if self._clock.now_ms() < connection.certified_until_ms else None
 
     async def _stream(
         self, connection: _Connection, response: StreamedResponse, method: str, version: bytes
@@ -324,15 +331,19 @@ class HttpServer:
         self._audit.note_http(principal, host, head.method, path, because, is_allowed=is_allowed)
 
 
-def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> tuple[str | None, str | None]:
-    """Name of the client certificate, and its user if a mapping rule gives it one. The handshake has failed
-    before for an invalid one.
+def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> tuple[str | None, str | None, float]:
+    """Name of the client certificate, its user if a mapping rule gives it one, and the time of its end. The
+    handshake has failed before for an invalid one.
     """
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    ssl_object = writer.get_extra_info("ssl_object")
+    shown = ssl_object.getpeercert(binary_form=True)
     if shown is None:
-        return None, None
+        return None, None, 0.0
     principal = made.principal(shown)
-    return (NAMELESS, None) if principal is None else (principal.name, principal.name)
+    if principal is None:
+        return NAMELESS, None, 0.0
+    until_ms = ssl.cert_time_to_seconds(ssl_object.getpeercert()["notAfter"]) * 1_000.0
+    return principal.name, principal.name, until_ms
 
 
 class _Connection:
@@ -342,6 +353,7 @@ class _Connection:
         writer: asyncio.StreamWriter,
         certificate_of: str | None,
         certificate_user: str | None,
+        certified_until_ms: float,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -350,6 +362,7 @@ class _Connection:
         self._first = b""
         self.certificate_of = certificate_of
         self.certificate_user = certificate_user
+        self.certified_until_ms = certified_until_ms
         self.is_broken = False
 
     @property
