@@ -228,9 +228,8 @@ class HttpServer:
             async with asyncio.timeout(self._deadlines.body):
                 body = await connection.body(head)
             keeps_alive = bool(self._limits.idle_s) and not head.wants_close and not connection.is_ahead
-            response = await self._answer(
-                HttpRequest(head, body, user, host, self._certificate_user(connection))
-            )
+            certified = connection.certificate_user if self._is_certified(connection) else None
+            response = await self._answer(HttpRequest(head, body, user, host, certified))
         except RequestRefused as refused:
             response = refusal(refused)
         except (OSError, EOFError, TimeoutError):
@@ -263,9 +262,9 @@ class HttpServer:
                 await connection.take_the_rest()
         return False
 
-    def _certificate_user(self, connection: _Connection) -> str | None:
-        """User of the certificate, until it expires: a connection may last longer."""
-        return connection.certificate_user if self._clock.now_ms() < connection.certified_until_ms else None
+    def _is_certified(self, connection: _Connection) -> bool:
+        """Whether the client has a certificate that has not expired since: a connection may last longer."""
+        return self._clock.now_ms() < connection.certified_until_ms
 
     async def _stream(
         self, connection: _Connection, response: StreamedResponse, method: str, version: bytes
@@ -311,10 +310,11 @@ class HttpServer:
             self._note(head, ANONYMOUS.name, host, "no authentication is configured", is_allowed=True)
             return ANONYMOUS.name
         shown = None if authorization is None else authorization.decode("latin-1")
+        certified = connection.certificate_of if self._is_certified(connection) else None
         async with self._checking:
-            user = await asyncio.to_thread(access.accept, shown, certificate_of=connection.certificate_of)
+            user = await asyncio.to_thread(access.accept, shown, certificate_of=certified)
         if user is not None:
-            how = "by a certificate" if user == connection.certificate_of else "by its credentials"
+            how = "by a certificate" if user == certified else "by its credentials"
             self._note(head, user, host, how, is_allowed=True)
             return user
         why = "no credentials" if shown is None else "wrong credentials"
@@ -340,10 +340,8 @@ def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> tuple[str
     if shown is None:
         return None, None, 0.0
     principal = made.principal(shown)
-    if principal is None:
-        return NAMELESS, None, 0.0
     until_ms = ssl.cert_time_to_seconds(ssl_object.getpeercert()["notAfter"]) * 1_000.0
-    return principal.name, principal.name, until_ms
+    return (NAMELESS, None, until_ms) if principal is None else (principal.name, principal.name, until_ms)
 
 
 class _Connection:
