@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -27,8 +28,8 @@ class RunningConsole:
         self.shown_url = url
         self.url = url.partition("/sign-in")[0]
 
-    def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=PATIENCE_S, trust_env=False)
+    def client(self, **more: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_S, trust_env=False, **more)
 
 
 @contextmanager

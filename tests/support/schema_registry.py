@@ -5,47 +5,90 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
+
+Reference = dict[str, Any]
 
 
 class Registry:
     def __init__(self) -> None:
         self.url = ""
         self.schemas: list[str] = []
+        self.kinds: list[str] = []
+        self.references: list[list[Reference]] = []
         self.subjects: dict[str, list[int]] = {}
+        self.compatibility: dict[str, str] = {"": "BACKWARD"}
+        self.asked: list[str] = []
+        """Paths of all requests."""
+        self.authorizations: set[str | None] = set()
+        self.before: Callable[[], None] = lambda: None
+        """Called before each answer: a registry that is slow, or hangs."""
 
-    def register(self, subject: str, schema: str) -> int:
-        if schema not in self.schemas:
+    def register(
+        self, subject: str, schema: str, kind: str = "AVRO", references: Sequence[Reference] = ()
+    ) -> int:
+        known = list(zip(self.schemas, self.kinds, self.references, strict=True))
+        if (schema, kind, list(references)) not in known:
             self.schemas.append(schema)
-        schema_id = self.schemas.index(schema) + 1
+            self.kinds.append(kind)
+            self.references.append(list(references))
+            known.append((schema, kind, list(references)))
+        schema_id = known.index((schema, kind, list(references))) + 1
         versions = self.subjects.setdefault(subject, [])
         if schema_id not in versions:
             versions.append(schema_id)
         return schema_id
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        path = path.partition("?")[0]
+        if path == "/subjects":
+            return 200, list(self.subjects)
         if found := re.fullmatch(r"/schemas/ids/(\d+)", path):
             number = int(found.group(1))
             if 0 < number <= len(self.schemas):
-                return 200, {"schema": self.schemas[number - 1]}
+                return 200, self._schema(number)
             return 404, {"error_code": 40403, "message": "Schema not found"}
-        if found := re.fullmatch(r"/subjects/([^/]+)/versions(/latest)?", path):
+        if found := re.fullmatch(r"/config(?:/([^/]+))?", path):
+            level = self.compatibility.get(unquote(found.group(1) or ""), self.compatibility[""])
+            return 200, {"compatibilityLevel": level}
+        if found := re.fullmatch(r"/subjects/([^/]+)/versions(/latest|/\d+)?(/referencedby)?", path):
             subject = unquote(found.group(1))
             if method == "POST":
-                return 200, {"id": self.register(subject, body["schema"])}
+                references = body.get("references", ())
+                kind = body.get("schemaType", "AVRO")
+                return 200, {"id": self.register(subject, body["schema"], kind, references)}
             if subject in self.subjects:
-                number = self.subjects[subject][-1]
-                return 200, {
-                    "subject": subject,
-                    "id": number,
-                    "version": 1,
-                    "schema": self.schemas[number - 1],
-                }
+                return self._version(subject, found.group(2), is_uses=bool(found.group(3)))
         return 404, {"error_code": 40401, "message": "Subject not found"}
+
+    def _version(self, subject: str, place: str | None, *, is_uses: bool) -> tuple[int, Any]:
+        ids = self.subjects[subject]
+        if place is None:
+            return 200, list(range(1, len(ids) + 1))
+        version = len(ids) if place == "/latest" else int(place[1:])
+        if not 1 <= version <= len(ids):
+            return 404, {"error_code": 40402, "message": "Version not found"}
+        if is_uses:
+            wanted = (subject, version)
+            return 200, [
+                at + 1
+                for at, uses in enumerate(self.references)
+                if wanted in [(each["subject"], each["version"]) for each in uses]
+            ]
+        number = ids[version - 1]
+        return 200, {"subject": subject, "id": number, "version": version, **self._schema(number)}
+
+    def _schema(self, number: int) -> dict[str, Any]:
+        found: dict[str, Any] = {"schema": self.schemas[number - 1]}
+        if self.kinds[number - 1] != "AVRO":
+            found["schemaType"] = self.kinds[number - 1]
+        if self.references[number - 1]:
+            found["references"] = self.references[number - 1]
+        return found
 
 
 @contextmanager
@@ -56,12 +99,18 @@ def run_registry() -> Iterator[Registry]:
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
+            registry.asked.append(self.path)
+            registry.authorizations.add(self.headers.get("Authorization"))
+            registry.before()
             code, answer = registry.answer(self.command, self.path, body)
             payload = json.dumps(answer).encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
+            try:
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+            except OSError:
+                """The client has given up."""
 
         do_GET = do_POST = _serve  # noqa: N815 - the names that http.server calls
 

@@ -13,8 +13,16 @@ from typing import Any, Final
 from barnabas.client.config.admin_keys import ADMIN_KEYS
 from barnabas.config.definitions import BROKER_KEYS
 from barnabas.config.definitions.lookup import broker_key
+from barnabas.console.schemas.given import messages_of_topics
+from barnabas.console.schemas.registry import URL_KEY, Registry
 from barnabas.console.server import Served
-from barnabas.console.web.connections import has_own_identity, needs_login
+from barnabas.console.web.connections import (
+    SignIn,
+    asks_for_login,
+    has_own_identity,
+    needs_login,
+    visitors_mechanisms,
+)
 from barnabas.console.web.console import ConsoleSettings
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import Clock
@@ -28,6 +36,10 @@ from barnabas.security.identity.secret_references import UnresolvedSecret, resol
 LISTENER_NAME: Final = "console"
 _PREFIX: Final = f"listener.name.{LISTENER_NAME}."
 _OPEN: Final = "http.open"
+_REGISTRY: Final = "schema.registry."
+_CLIENT_AUTH: Final = f"{_PREFIX}ssl.client.auth"
+_MECHANISMS: Final = f"{_PREFIX}sasl.enabled.mechanisms"
+_USER_CLAIM: Final = f"{_PREFIX}sasl.oauthbearer.sub.claim.name"
 
 
 class Opening:
@@ -40,13 +52,17 @@ class Opening:
         """Split the given properties into the client's and the page's."""
         client = {name: text for name, text in given.items() if name in ADMIN_KEYS}
         client["bootstrap.servers"] = ",".join(map(str, bootstrap))
-        page = {name: text for name, text in given.items() if name.startswith(_PREFIX) or name == _OPEN}
+        page = {
+            name: text
+            for name, text in given.items()
+            if name.startswith((_PREFIX, _REGISTRY)) or name == _OPEN
+        }
         return cls(client, page)
 
     @property
     def needs_token(self) -> bool:
         """Whether the console has a login that visitors must not borrow without a token."""
-        return has_own_identity(self._properties)
+        return has_own_identity(self._properties) and not self._by_certificate
 
     def served(
         self,
@@ -57,37 +73,89 @@ class Opening:
         token: str | None = None,
         pipelines_url: str | None = None,
         registry_url: str | None = None,
+        proto_files: Sequence[Path] = (),
+        proto_messages: Sequence[str] = (),
         broker_directories: Sequence[Path] = (),
         mcp_tools: Sequence[str] = (),
     ) -> Served:
         """INVALID_CONFIG if the address is open to other machines without TLS or without a sign-in."""
-        security = self._security(endpoint, clock)
-        asks = token is not None or needs_login(self._properties)
+        values = self._page_values()
+        security = self._security(endpoint, values, clock)
+        sign_in = self._sign_in(values, token, is_tls=security.is_tls)
+        acts_as_visitors = sign_in.by_certificate or needs_login(self._properties)
+        asks = token is not None or acts_as_visitors
         if not security.is_local and not asks and not self._is_open:
             raise InvalidConfig(
                 f"{endpoint} can be reached from other machines, and every visitor could change the cluster:"
                 " give --token, or set http.open=true in --command-config to let every visitor in"
             )
-        if mcp_tools and needs_login(self._properties):
+        if mcp_tools and acts_as_visitors:
             raise InvalidConfig(
                 "--mcp asks with the console's own login: give it one in --command-config (sasl.jaas.config)"
             )
         settings = ConsoleSettings(
-            is_read_only, token, pipelines_url, registry_url, security.is_tls, frozenset(mcp_tools)
+            is_read_only=is_read_only,
+            token=token,
+            pipelines_url=pipelines_url,
+            registry=self._registry(registry_url, clock),
+            is_tls=security.is_tls,
+            mcp_tools=frozenset(mcp_tools),
+            messages=messages_of_topics(proto_files, proto_messages),
         )
-        return Served(self._properties, settings, security, tuple(broker_directories))
+        return Served(self._properties, settings, security, tuple(broker_directories), sign_in)
+
+    def _registry(self, url: str | None, clock: Clock) -> Registry | None:
+        given = {name: text for name, text in self._page.items() if name.startswith(_REGISTRY)}
+        found = url or given.get(URL_KEY)
+        if found is None and given:
+            raise InvalidConfig(f"{next(iter(given))} needs {URL_KEY}, or --schema-registry")
+        return None if found is None else Registry.of(found, given, clock)
 
     @property
     def _is_open(self) -> bool:
         return self._page.get(_PREFIX + _OPEN, self._page.get(_OPEN, "false")).strip().lower() == "true"
 
-    def _security(self, endpoint: Endpoint, clock: Clock) -> HttpSecurity:
+    @property
+    def _by_certificate(self) -> bool:
+        return self._page.get(_CLIENT_AUTH, "none").strip().lower() != "none"
+
+    def _sign_in(self, values: dict[str, Any], token: str | None, *, is_tls: bool) -> SignIn:
+        """How visitors sign in; INVALID_CONFIG for what cannot go together."""
+        listed = values.get(_MECHANISMS, ())
+        sign_in = SignIn(
+            visitors_mechanisms(self._properties, listed),
+            self._by_certificate,
+            values.get(_USER_CLAIM, "sub"),
+        )
+        if not sign_in.by_certificate:
+            return sign_in
+        if not is_tls:
+            raise InvalidConfig(f"{_CLIENT_AUTH} needs TLS: set {_PREFIX}ssl.keystore.location")
+        if token is not None:
+            raise InvalidConfig(
+                f"--token lets visitors use the console's own login, and with {_CLIENT_AUTH} each visitor"
+                " acts as the user of a certificate: leave one of them out"
+            )
+        if not asks_for_login(self._properties) or needs_login(self._properties):
+            raise InvalidConfig(
+                f"{_CLIENT_AUTH}: the console acts for the users of certificates by delegation tokens. It"
+                " needs a login by SASL that may create them: sasl.jaas.config in --command-config, and the"
+                " right CreateTokens on these users"
+            )
+        return sign_in
+
+    def _page_values(self) -> dict[str, Any]:
         values = BROKER_KEYS.defaults()
         for name, text in self._page.items():
+            if name.startswith(_REGISTRY):
+                continue
             try:
                 values[name] = broker_key(name).parse(resolve(text))
             except UnresolvedSecret as error:
                 raise InvalidConfig(f"{name}: {error}") from None
+        return values
+
+    def _security(self, endpoint: Endpoint, values: dict[str, Any], clock: Clock) -> HttpSecurity:
         is_local = is_loopback(endpoint.host)
         has_keys = any(values.get(f"{_PREFIX}ssl.keystore.{each}") for each in ("location", "key"))
         if not is_local and not has_keys and not self._is_open:

@@ -16,7 +16,7 @@ from barnabas.console.pages import SECTIONS
 from barnabas.console.views import Views
 from barnabas.console.web.api import openapi
 from barnabas.console.web.application import application
-from barnabas.console.web.connections import Connections, has_own_identity
+from barnabas.console.web.connections import Connections, SignIn, has_own_identity
 from barnabas.console.web.console import Console, ConsoleSettings
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
@@ -45,6 +45,7 @@ class Served:
     security: HttpSecurity
     broker_directories: tuple[Path, ...] = ()
     """Directories of brokers of this machine."""
+    sign_in: SignIn | None = None
 
 
 class LoopTimers:
@@ -73,7 +74,7 @@ async def serve(listener: Listener, served: Served, *, ready: Callable[[], None]
     # A login of the console's own is a user whom only the brokers know by name: it asks as a client.
     directories = () if has_own_identity(served.properties) else served.broker_directories
     views = Views(directories, clock)
-    connections = Connections(served.properties, clock, views)
+    connections = Connections(served.properties, clock, views, served.sign_in)
     places = [each.place for each in SECTIONS]
     console = Console(served.settings, connections, places, openapi(SECTIONS), clock)
     app = application(console, SECTIONS)

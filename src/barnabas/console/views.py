@@ -25,11 +25,13 @@ class Views:
         self._sockets = [each / SOCKET_NAME for each in directories]
         self._brokers = LocalBrokers(self._sockets, clock)
 
-    async def __call__(self, cluster: ClusterClient, principal: str | None) -> ClusterView:
-        by_client = ClientView(cluster, self._clock)
-        if not self._sockets or await self._are_a_part():
-            return by_client
-        return EitherView(LocalView(self._brokers, principal), by_client)
+    async def __call__(
+        self, cluster: ClusterClient, principal: str | None, *, by_client: bool = False
+    ) -> ClusterView:
+        from_client = ClientView(cluster, self._clock)
+        if by_client or not self._sockets or await self._are_a_part():
+            return from_client
+        return EitherView(LocalView(self._brokers, principal), from_client)
 
     async def close(self) -> None:
         await self._brokers.close()

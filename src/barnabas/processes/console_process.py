@@ -19,6 +19,8 @@ from barnabas.processes.child_process import Child, ChildEnded, Say
 from barnabas.processes.supervisor import RESTART_BACKOFF, Keeper
 
 READY_PREFIX: Final = "console ready: "
+_BY_VISITORS: Final = ("PLAIN", "OAUTHBEARER")
+"""Mechanisms that visitors of the page sign in by, beside SCRAM."""
 STOP_TIMEOUT_S: Final = 5.0
 _EVERY_INTERFACE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - compared, not bound
 
@@ -94,9 +96,10 @@ def client_properties(
     if protocol.endswith("SSL"):
         found |= {name: text for name, text in truststore.items() if name.startswith("ssl.truststore.")}
     if protocol.startswith("SASL"):
-        by_password = [each for each in mechanisms if each.startswith("SCRAM-") or each == "PLAIN"]
-        if by_password:
-            found["sasl.mechanism"] = by_password[0]
+        by_visitors = [each for each in mechanisms if each.startswith("SCRAM-") or each in _BY_VISITORS]
+        if by_visitors:
+            found["sasl.mechanism"] = by_visitors[0]
+            found["listener.name.console.sasl.enabled.mechanisms"] = ",".join(by_visitors)
     return found
 
 

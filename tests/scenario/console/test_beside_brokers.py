@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 import barnabas
 from barnabas.cli.commands.cluster.start import _console_address
@@ -18,6 +19,7 @@ from barnabas.core.addressing.endpoints import Endpoint
 from tests.support.broker import BarnabasBroker, running
 from tests.support.ports import free_port
 from tests.support.process import ServerProcess
+from tests.support.schema_registry import run_registry
 from tests.support.waiting import PATIENCE_S, eventually
 
 
@@ -87,6 +89,17 @@ def test_three_brokers_open_on_their_console(tmp_path: Path) -> None:
     finally:
         assert process.stop() == 0
     assert overview(port) is None
+
+
+def test_the_environment_names_a_schema_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    with run_registry() as registry:
+        registry.register("points", '"int"')
+        monkeypatch.setenv("BARNABAS_SCHEMA_REGISTRY", registry.url)
+        with running(BarnabasBroker(tmp_path / "data", arguments=["--console", f"127.0.0.1:{port}"])):
+            eventually(lambda: overview(port) is not None, "the console answers")
+            found = httpx.get(f"http://127.0.0.1:{port}/api/schemas", timeout=PATIENCE_S, trust_env=False)
+            assert found.json()["rows"] == [{"name": "points"}]
 
 
 def test_a_taken_address_is_one_line_and_the_broker_goes_on(tmp_path: Path) -> None:

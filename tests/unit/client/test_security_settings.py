@@ -68,6 +68,16 @@ def test_a_token_is_read_again_for_each_authentication(tmp_path: Path) -> None:
         login.begin("host")
 
 
+def test_a_token_may_be_in_the_login_configuration() -> None:
+    login = (
+        SecuritySettings.parse(sasl("OAUTHBEARER", f'{OAUTH_MODULE} required oauth.access.token="a.b.c";'))
+        .secured()
+        .login
+    )
+    assert login is not None
+    assert next(login.begin("host")) == b"n,,\x01auth=Bearer a.b.c\x01\x01"
+
+
 def test_a_program_may_hand_tokens_over() -> None:
     settings = SecuritySettings.parse({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"})
     login = settings.secured(token=lambda: "a.b.c").login

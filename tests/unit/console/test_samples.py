@@ -44,7 +44,9 @@ async def test_a_sample_that_fails_is_followed_by_others(
 ) -> None:
     monkeypatch.setattr(console_module, "SAMPLE_S", 0)
 
-    async def open_view(cluster: ClusterClient, principal: str | None) -> ClusterView:
+    async def open_view(
+        cluster: ClusterClient, principal: str | None, *, by_client: bool = False
+    ) -> ClusterView:
         del cluster, principal
         return cast("ClusterView", View(failure))
 

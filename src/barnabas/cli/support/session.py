@@ -47,6 +47,7 @@ FORMATTED: Final = frozenset({"key.serializer", "value.serializer", "key.deseria
 
 _CLIENT_PROPERTIES = "barnabas.client_properties"
 _CLIENT_FILE = "barnabas.client_file"
+_CONSOLE_KEYS = ("listener.name.console.", "schema.registry.")
 _COMMAND_CONFIG = Definition(
     (
         *{**ADMIN_KEYS, **CONSUMER_KEYS, **PRODUCER_KEYS}.values(),
@@ -120,10 +121,15 @@ def client_properties_of(path: Path) -> dict[str, str]:
     """Client properties of a file. Unknown keys and values that cannot be are refused."""
     found = properties_of(path)
     try:
-        _COMMAND_CONFIG.parse(found)
+        _COMMAND_CONFIG.parse({name: text for name, text in found.items() if not _is_of_console(name)})
     except InvalidConfig as error:
         raise InvalidSettings(f"--command-config {path}: {error.message}") from None
     return found
+
+
+def _is_of_console(name: str) -> bool:
+    """Whether a key is one of the web console's page, which checks it."""
+    return name.startswith(_CONSOLE_KEYS) or name == "http.open"
 
 
 def properties_of(path: Path) -> dict[str, str]:

@@ -125,6 +125,7 @@ _OWN_CLASSES: Final = frozenset(
 )
 """Kafka's own classes for behaviour that this client has anyway. Kafka's manual tells users to name them."""
 _TOKEN_BYTES_MAX: Final = 64 * 1024
+_TOKEN_OPTION: Final = "oauth.access.token"  # noqa: S105 - the name that Strimzi's login module gave it
 
 
 class SecurityProtocol(Enum):
@@ -268,7 +269,8 @@ def _login(settings: SaslSettings, token: Callable[[], str] | None) -> Login:
             for name, value in options.items()
             if name.startswith("extension_")
         }
-        fresh = token or _token_file(settings.token_url)
+        given = options.get(_TOKEN_OPTION)
+        fresh = token or ((lambda: given) if given else _token_file(settings.token_url))
         return Login(mechanism, lambda _: oauthbearer(fresh(), extensions))
     if mechanism == GSSAPI:
         return _kerberos(options, options.get("serviceName") or settings.service_name)
@@ -298,7 +300,8 @@ def _token_file(url: str | None) -> Callable[[], str]:
     """Reader of a token file. It is read for each authentication, so that a renewed token counts."""
     if url is None:
         raise InvalidConfig(
-            "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url, a file: URL"
+            "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url, a file: URL, or"
+            f" {_TOKEN_OPTION} in sasl.jaas.config"
         )
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):

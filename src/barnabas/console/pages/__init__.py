@@ -8,14 +8,16 @@ from barnabas.console.pages import (
     cluster,
     group,
     groups,
-    log_picture,
     messages,
     overview,
+    protobuf,
     record,
+    schemas,
     topic,
     topics,
     transactions,
 )
+from barnabas.console.pages.partition import log_picture
 from barnabas.console.pages.pipelines import listing, pipeline
 from barnabas.console.pages.security import access_rules, quotas, tokens, users
 
@@ -25,11 +27,13 @@ SECTIONS = (
     topic.SECTION,
     messages.SECTION,
     record.SECTION,
+    protobuf.SECTION,
     log_picture.SECTION,
     groups.SECTION,
     group.SECTION,
     transactions.SECTION,
     clients.SECTION,
+    schemas.SECTION,
     listing.SECTION,
     pipeline.SECTION,
     access_rules.SECTION,

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
@@ -42,10 +43,11 @@ from barnabas.console.pages.topic import topic_frame
 from barnabas.console.records.browsing import Bounds, Browser, Found, RecordPage
 from barnabas.console.records.decoding import FORMATS, ShownBytes, show, visible_name
 from barnabas.console.records.expression import Candidate, Predicate
+from barnabas.console.records.previews import preview
 from barnabas.console.records.query import LIMIT_MAX, InvalidQuery, MessageQuery
 from barnabas.console.records.tails import Arrived, News, TooMany
+from barnabas.console.schemas.decoders import PartDecoder
 from barnabas.console.web.context import Context, Refused
-from barnabas.console.web.previews import preview
 from barnabas.console.web.section import Parameter, Question, Section, get
 from barnabas.console.web.streams import event, stream
 from barnabas.core.ids import NO_OFFSET, TopicPartition
@@ -54,6 +56,18 @@ from barnabas.records.record import Record
 
 DOWNLOAD_RECORDS_MAX = 10_000
 DOWNLOAD_PAGE = 500
+DOWNLOAD_CHUNK_BYTES = 64 * 1024
+DOWNLOADS_MAX = 8
+"""At the same time. A client that reads slowly keeps the records that wait for it."""
+
+
+class PartDecoders(NamedTuple):
+    key: PartDecoder
+    value: PartDecoder
+
+    @classmethod
+    def of(cls, ctx: Context, topic: str) -> PartDecoders:
+        return cls(ctx.decoder(topic, "key"), ctx.decoder(topic, "value"))
 
 
 def query_of(ctx: Context) -> MessageQuery:
@@ -91,6 +105,7 @@ async def show_page(ctx: Context) -> Response:
             href=f"/topics/{name}/messages/download?{urlencode(query.parameters())}",
             class_="button",
         ),
+        a("Protobuf", href=f"/topics/{name}/protobuf", class_="button ghost"),
         produce,
     )
     return topic_frame(ctx, name, "Messages", card(None, shown, found), actions=actions)
@@ -120,15 +135,16 @@ async def read(ctx: Context, name: str, query: MessageQuery, partitions: list[in
         name,
         bounds,
         predicate,
-        ctx.console.decoder,
+        ctx.decoder(name, "value"),
         committed_only=query.committed_only,
     )
     cursors = {each: at for each, at in (query.cursors or {}).items() if each in bounds}
     if not cursors:
         cursors = await _first_cursors(ctx, query, places, bounds)
-    if query.direction == "older":
-        return await browser.older(cursors, query.limit)
-    return await browser.newer(cursors, query.limit)
+    async with ctx.console.reading:
+        if query.direction == "older":
+            return await browser.older(cursors, query.limit)
+        return await browser.newer(cursors, query.limit)
 
 
 async def _first_cursors(
@@ -194,7 +210,7 @@ def _search(name: str, query: MessageQuery, partitions: list[int], given: Mappin
 
 def _filter_help() -> Element:
     examples = (
-        ("value.amount > 100", "a number in a value in JSON or Avro"),
+        ("value.amount > 100", "a number in a value in JSON, Avro or Protobuf"),
         ('value.items[0].sku == "A-1"', "inside lists and objects"),
         ('key startswith "c-" and not header.source == "web"', "keys and headers"),
         ('value matches "(?i)time.?out" or value contains "lost"', "patterns (RE2) and texts"),
@@ -209,7 +225,8 @@ def _filter_help() -> Element:
 
 
 async def _page(ctx: Context, name: str, query: MessageQuery, page: RecordPage) -> Content:
-    rows = [await _row(ctx, name, query, each) for each in page.records]
+    decoders = PartDecoders.of(ctx, name)
+    rows = [await _row(decoders, name, query, each) for each in page.records]
     said = f"{number(page.scanned)} records read, {size(page.scanned_bytes)}"
     if not page.is_complete and len(page.records) < query.limit:
         said += "; the search stopped at its limit and can go on"
@@ -229,10 +246,10 @@ async def _page(ctx: Context, name: str, query: MessageQuery, page: RecordPage) 
     )
 
 
-async def _row(ctx: Context, name: str, query: MessageQuery, found: Found) -> tuple[Content, ...]:
+async def _row(decoders: PartDecoders, name: str, query: MessageQuery, found: Found) -> tuple[Content, ...]:
     record = found.record
-    key = await show(record.key, query.key_format, ctx.console.decoder, is_preview=True)
-    value = await show(record.value, query.value_format, ctx.console.decoder, is_preview=True)
+    key = await show(record.key, query.key_format, decoders.key, is_preview=True)
+    value = await show(record.value, query.value_format, decoders.value, is_preview=True)
     return cells(name, found.partition, record.offset, record.timestamp, key, value, len(record.headers))
 
 
@@ -343,7 +360,8 @@ async def _news(ctx: Context, name: str, query: MessageQuery, news: News, skippe
     if news.failure is not None:
         return _state(f"stopped: {news.failure}", is_on=False)
     said = "live" if not skipped else f"live, {number(skipped)} skipped"
-    rows = [await _live_row(ctx, name, query, each) for each in news.records]
+    decoders = PartDecoders.of(ctx, name)
+    rows = [await _live_row(decoders, name, query, each) for each in news.records]
     return (rows, _state(said, is_on=True))
 
 
@@ -355,10 +373,10 @@ def _state(said: str, *, is_on: bool) -> Element:
     return element("hx-partial", shown, attributes={"hx-target": "#tail-state", "hx-swap": "outerHTML"})
 
 
-async def _live_row(ctx: Context, name: str, query: MessageQuery, arrived: Arrived) -> Element:
+async def _live_row(decoders: PartDecoders, name: str, query: MessageQuery, arrived: Arrived) -> Element:
     record = arrived.record
-    key = await show(record.key, query.key_format, ctx.console.decoder, is_preview=True)
-    value = await show(record.value, query.value_format, ctx.console.decoder, is_preview=True)
+    key = await show(record.key, query.key_format, decoders.key, is_preview=True)
+    value = await show(record.value, query.value_format, decoders.value, is_preview=True)
     found = cells(name, record.partition, record.offset, record.timestamp_ms, key, value, len(record.headers))
     return table_row(COLUMNS, found, class_="new")
 
@@ -392,19 +410,20 @@ async def answer(ctx: Context) -> MessageRows:
         page = await read(ctx, name, query, await partitions_of(ctx, name))
     except InvalidQuery as error:
         raise Refused(str(error)) from None
-    rows = [await _message_row(ctx, query, each) for each in page.records]
+    decoders = PartDecoders.of(ctx, name)
+    rows = [await _message_row(decoders, query, each) for each in page.records]
     at = query.going_on(page.cursors).parameters().get("at", "")
     return MessageRows(tuple(rows), page.scanned, page.is_complete, at)
 
 
-async def _message_row(ctx: Context, query: MessageQuery, found: Found) -> MessageRow:
+async def _message_row(decoders: PartDecoders, query: MessageQuery, found: Found) -> MessageRow:
     record = found.record
     return MessageRow(
         found.partition,
         record.offset,
         record.timestamp,
-        await show(record.key, query.key_format, ctx.console.decoder, is_preview=False),
-        await show(record.value, query.value_format, ctx.console.decoder, is_preview=False),
+        await show(record.key, query.key_format, decoders.key, is_preview=False),
+        await show(record.value, query.value_format, decoders.value, is_preview=False),
         tuple([(visible_name(each), shown_header(value)) for each, value in record.headers]),
     )
 
@@ -425,16 +444,32 @@ async def download(ctx: Context) -> Response:
     partitions = await partitions_of(ctx, name)
     predicate_of(query)
 
+    console = ctx.console
+    if console.downloads >= DOWNLOADS_MAX:
+        raise Refused("too many downloads run now: try again later", 503)
+
     async def lines() -> AsyncIterator[bytes]:
-        left, at = DOWNLOAD_RECORDS_MAX, query
-        while left > 0:
-            page = await read(ctx, name, at, partitions)
-            plain = (_plain(each.partition, each.record) for each in page.records[:left])
-            yield b"".join(map(_line, plain))
-            left -= len(page.records)
-            if page.is_complete:
-                return
-            at = at.going_on(page.cursors)
+        if console.downloads >= DOWNLOADS_MAX:  # others have begun since then: the transfer breaks off
+            raise Refused("too many downloads run now", 503)
+        console.downloads += 1
+        try:
+            left, at = DOWNLOAD_RECORDS_MAX, query
+            while left > 0:
+                page = await read(ctx, name, at, partitions)
+                at, is_complete = at.going_on(page.cursors), page.is_complete
+                records = page.records[:left][::-1]
+                del page
+                left -= len(records)
+                while records:  # what the client has read leaves the memory
+                    chunk = bytearray()
+                    while records and len(chunk) < DOWNLOAD_CHUNK_BYTES:
+                        found = records.pop()
+                        chunk += _line(_plain(found.partition, found.record))
+                    yield bytes(chunk)
+                if is_complete:
+                    return
+        finally:
+            console.downloads -= 1
 
     query = replace(query, limit=DOWNLOAD_PAGE)
     headers = {"content-disposition": f'attachment; filename="{name}.jsonl"'}

@@ -22,7 +22,7 @@ from barnabas.console.html.components import (
     note,
     text_field,
 )
-from barnabas.console.html.elements import Content, a, button, code, div, pre, span
+from barnabas.console.html.elements import Content, a, button, code, div, p, pre, span
 from barnabas.console.html.figures import moment, number, size
 from barnabas.console.pages.messages import MessageRow, shown_header
 from barnabas.console.pages.topic import topic_frame
@@ -43,8 +43,8 @@ async def show_record(ctx: Context) -> Response:
     partition, offset = ctx.path_number("partition"), ctx.path_number("offset")
     record = await _record(ctx, name, partition, offset)
     base = f"/topics/{name}/records/{partition}"
-    key = await show(record.key, _format(ctx, "key"), ctx.console.decoder, is_preview=False)
-    value = await show(record.value, _format(ctx, "value"), ctx.console.decoder, is_preview=False)
+    key = await show(record.key, _format(ctx, "key"), ctx.decoder(name, "key"), is_preview=False)
+    value = await show(record.value, _format(ctx, "value"), ctx.decoder(name, "value"), is_preview=False)
     around = urlencode({"start": "offset", "offset": max(offset - 10, 0), "partition": partition})
     copied = urlencode({"partition": partition, "offset": offset})
     about = facts(
@@ -120,7 +120,12 @@ def _shown(found: ShownBytes) -> Content:
         if found.is_cut
         else None
     )
-    return (problem, pre(found.text, class_="record-value", tabindex="0"), cut)
+    schema = None
+    if found.schema_id is not None:
+        schema = p("Decoded by ", a(found.schema, href=f"/schemas/ids/{found.schema_id}"), class_="soft")
+    elif found.schema:
+        schema = p("Decoded by ", found.schema, class_="soft")
+    return (problem, schema, pre(found.text, class_="record-value", tabindex="0"), cut)
 
 
 def _formats(ctx: Context, path: str, part: str, data: bytes | None) -> Content:
@@ -173,15 +178,14 @@ async def download_part(ctx: Context) -> Response:
 
 
 async def answer(ctx: Context) -> MessageRow:
-    record = await _record(
-        ctx, ctx.path_text("topic"), ctx.path_number("partition"), ctx.path_number("offset")
-    )
+    name = ctx.path_text("topic")
+    record = await _record(ctx, name, ctx.path_number("partition"), ctx.path_number("offset"))
     return MessageRow(
         ctx.path_number("partition"),
         record.offset,
         record.timestamp,
-        await show(record.key, _format(ctx, "key"), ctx.console.decoder, is_preview=False),
-        await show(record.value, _format(ctx, "value"), ctx.console.decoder, is_preview=False),
+        await show(record.key, _format(ctx, "key"), ctx.decoder(name, "key"), is_preview=False),
+        await show(record.value, _format(ctx, "value"), ctx.decoder(name, "value"), is_preview=False),
         tuple((visible_name(each), shown_header(value)) for each, value in record.headers[:HEADERS_SHOWN]),
     )
 

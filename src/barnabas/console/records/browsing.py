@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from barnabas.client.aio.cluster_client import ClusterClient
-from barnabas.console.records.decoding import Decoder, Undecodable, is_framed
+from barnabas.console.formats.bounds import Undecodable
+from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.expression import MISSING, Candidate, Predicate
 from barnabas.console.records.fetching import Fetched, fetch_in_log
 from barnabas.core.clock import Clock
@@ -30,6 +31,12 @@ KEPT_BYTES_MAX: Final = 24 * 1024 * 1024
 HELD_BYTES_MAX: Final = 96 * 1024 * 1024
 WINDOW_MAX: Final = 20_000
 UNREADABLE_MAX: Final = 5
+UNBROKEN_MS: Final = 10.0
+"""A search gives way to other pages after this long."""
+_NOT_DECODED: Final = (
+    "Not all values were decoded: that took too long. The filter may have missed some; a filter by partition"
+    " or time searches fewer records."
+)
 FETCHES_AT_ONCE: Final = 4
 
 Direction = Literal["newer", "older"]
@@ -103,6 +110,8 @@ class Browser:
                 break
             await asyncio.gather(*(step(scan, each, window) for each in dry))
             window = min(window * 4, WINDOW_MAX)
+            if self._decoder is not None and self._decoder.is_spent:
+                scan.warn(_NOT_DECODED)
             is_spent = scan.is_spent or self._clock.monotonic_ms() >= until_ms
             self._merge(scan, limit, is_older=is_older, takes_all=is_spent)
         self._merge(scan, limit, is_older=is_older, takes_all=is_spent)
@@ -173,9 +182,11 @@ class Browser:
         if self._predicate is None:
             return [Found(partition, each) for each in records]
         found = []
-        for index, each in enumerate(records):
-            if index % 500 == 499:
+        unbroken_ms = self._clock.monotonic_ms()
+        for each in records:
+            if self._clock.monotonic_ms() - unbroken_ms > UNBROKEN_MS:
                 await asyncio.sleep(0)  # other viewers wait for the same loop
+                unbroken_ms = self._clock.monotonic_ms()
             if self._predicate(await candidate(partition, each, self._decoder)):
                 found.append(Found(partition, each))
         return found
@@ -220,6 +231,10 @@ class _Scan:
         self._kept_bytes += size
         self._held_bytes -= size
 
+    def warn(self, told: str) -> None:
+        if told not in self._unreadable:
+            self._unreadable = [*self._unreadable[: UNREADABLE_MAX - 1], told]
+
     def count(self, found: Fetched) -> None:
         self._scanned += len(found.records)
         self._scanned_bytes += found.size_bytes
@@ -239,11 +254,12 @@ _Step: TypeAlias = Callable[[_Scan, int, int], Awaitable[None]]
 
 
 async def candidate(partition: int, record: Record, decoder: Decoder | None) -> Candidate:
-    """The record as filters see it. A framed value is decoded by its schema."""
+    """The record as filters see it. A value with a known schema is decoded by it."""
     decoded = MISSING
-    if decoder is not None and record.value is not None and is_framed(record.value):
+    if decoder is not None and record.value is not None:
         try:
-            decoded = await decoder.decode(record.value)
+            found = await decoder.decode(record.value)
+            decoded = MISSING if found is None else found.value
         except Undecodable:
             decoded = MISSING
     return Candidate(

@@ -1,4 +1,7 @@
-"""Bytes of keys and values, as people read them: JSON, text, Avro by a registry, or hexadecimal.
+"""Bytes of keys and values, as people read them: JSON, text, Avro, Protobuf, or hexadecimal.
+
+Avro and Protobuf are decoded by the schema that a registry or a user has for them. Protobuf without a schema
+shows its fields by number and type.
 
 What is shown is bounded, and all of it is text: a page puts it into text nodes and nothing else. Control
 characters and characters that reorder text are shown as their code points, so that a value looks like what
@@ -7,18 +10,28 @@ it is.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
-Format = Literal["auto", "json", "text", "avro", "hex"]
-FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "hex")
+from barnabas.console.formats.bounds import Undecodable
+from barnabas.console.formats.json_text import json_text
+from barnabas.console.protobuf.wire import protoscope
+from barnabas.console.schemas.decoders import INLINE_BYTES_MAX, Decoded, Kind, without_frame
+
+Format = Literal["auto", "json", "text", "avro", "protobuf", "hex"]
+FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "protobuf", "hex")
 
 PREVIEW_CHARACTERS: Final = 240
 SHOWN_BYTES_MAX: Final = 256 * 1024
 """Of one key or value on its own page; the rest is in the download."""
 JSON_BYTES_MAX: Final = 2 * 1024 * 1024
+JSON_PREVIEW_BYTES_MAX: Final = 128 * 1024
+"""The beginning of a larger value is shown as it is, in a row of many."""
 HEX_LINE: Final = 16
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
@@ -26,26 +39,31 @@ _UNSEEN: Final = re.compile(
 """Control characters, those that hide or reorder text, and halves of pairs, which no encoding has."""
 
 
-class Undecodable(Exception):
-    """The bytes are not of that format; the message says why."""
-
-
 class Decoder(Protocol):
-    """Decoder of framed records, by the schema that they name."""
+    """Decoder of the keys or the values of one topic."""
 
-    async def decode(self, data: bytes) -> Any: ...
+    @property
+    def is_spent(self) -> bool:
+        """Whether it decodes no more, because the page has taken its time."""
+
+    async def decode(self, data: bytes) -> Decoded | None:
+        """None if there is no schema for these bytes. UNDECODABLE says why they cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownBytes:
     """A key, a value or the value of a header."""
 
-    format: Literal["null", "json", "text", "avro", "hex"]
+    format: Literal["null", "json", "text", "avro", "protobuf", "hex"]
     text: str
     size_bytes: int
     is_cut: bool = False
     problem: str = ""
     """Why the format that was asked for does not fit."""
+    schema: str = ""
+    """What the bytes were decoded by."""
+    schema_id: int | None = None
+    """Id of that schema in the registry."""
 
 
 NULL: Final = ShownBytes("null", "null", 0)
@@ -58,27 +76,46 @@ async def show(
     if data is None:
         return NULL
     problem = ""
-    if wanted in ("auto", "avro") and decoder is not None and is_framed(data):
+    if wanted in ("auto", "avro", "protobuf") and decoder is not None:
         try:
-            return _as_json(await decoder.decode(data), "avro", data, is_preview=is_preview)
+            found = await decoder.decode(data)
+            if found is not None and wanted in ("auto", found.kind):
+                shown = await _beside(
+                    data, partial(_as_json, found.value, found.kind, data, is_preview=is_preview)
+                )
+                return replace(shown, schema=found.schema, schema_id=found.schema_id)
         except Undecodable as error:
             problem = str(error)
-    elif wanted == "avro":
-        problem = "no schema registry is configured" if decoder is None else "the bytes name no schema"
-    shown = _show_plain(data, wanted, is_preview=is_preview)
-    if problem:
-        return ShownBytes(shown.format, shown.text, shown.size_bytes, shown.is_cut, problem)
-    return shown
+    if wanted == "avro" and not problem:
+        problem = "no schema is known for these bytes: Avro needs a schema registry that has it"
+    if wanted == "protobuf":
+        try:
+            shown = await _beside(data, partial(_as_wire, data, is_preview=is_preview))
+            return replace(shown, problem=problem)
+        except Undecodable as error:
+            problem = problem or str(error)
+    shown = await _beside(data, partial(_show_plain, data, wanted, is_preview=is_preview))
+    return replace(shown, problem=problem) if problem else shown
 
 
-def is_framed(data: bytes) -> bool:
-    return len(data) >= 5 and data[0] == 0
+async def _beside(data: bytes, work: Callable[[], ShownBytes]) -> ShownBytes:
+    """Do the work for a large value in a thread, so that other pages go on."""
+    return work() if len(data) <= INLINE_BYTES_MAX else await asyncio.to_thread(work)
+
+
+def _as_wire(data: bytes, *, is_preview: bool) -> ShownBytes:
+    """Fields of Protobuf by number and type."""
+    text = protoscope(without_frame(data))
+    if is_preview:
+        text = " ".join(text[: PREVIEW_CHARACTERS * 4].split())
+    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
+    return ShownBytes("protobuf", _visible(text[:limit]), len(data), len(text) > limit)
 
 
 def _show_plain(data: bytes, wanted: Format, *, is_preview: bool) -> ShownBytes:
-    if wanted in ("auto", "json", "avro"):
+    if wanted in ("auto", "json", "avro", "protobuf"):
         try:
-            return _as_json(_loads(data), "json", data, is_preview=is_preview)
+            return _as_json(_loads(data, is_preview=is_preview), "json", data, is_preview=is_preview)
         except Undecodable as error:
             if wanted == "json":
                 shown = _as_text_or_hex(data, is_preview=is_preview)
@@ -110,8 +147,8 @@ def _as_text(data: bytes, text: str, *, is_preview: bool) -> ShownBytes:
     return ShownBytes("text", _visible(text[:limit]), len(data), is_cut)
 
 
-def _loads(data: bytes) -> Any:
-    if len(data) > JSON_BYTES_MAX:
+def _loads(data: bytes, *, is_preview: bool) -> Any:
+    if len(data) > (JSON_PREVIEW_BYTES_MAX if is_preview else JSON_BYTES_MAX):
         raise Undecodable("the value is too large to be shown as JSON")
     stripped = data[:64].lstrip()[:1]
     if not stripped or stripped not in b'{["-0123456789tfn':
@@ -128,17 +165,17 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _as_json(found: Any, kind: Literal["json", "avro"], data: bytes, *, is_preview: bool) -> ShownBytes:
+def _as_json(found: Any, kind: Kind, data: bytes, *, is_preview: bool) -> ShownBytes:
+    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
     try:
-        text = json.dumps(found, ensure_ascii=False, indent=None if is_preview else 2, default=_other)
+        text = json_text(found, limit, indent=None if is_preview else 2, default=_other)
     except (RecursionError, ValueError, TypeError) as error:
         raise Undecodable(f"the value cannot be shown as JSON: {error}") from None
-    limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
     return ShownBytes(kind, _visible(text[:limit]), len(data), len(text) > limit)
 
 
 def _other(value: Any) -> str:
-    """Values that Avro has and JSON lacks."""
+    """Values that JSON lacks."""
     return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 
@@ -158,6 +195,11 @@ def _hex_line(part: bytes, at: int) -> str:
 
 def _visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_text(text: str) -> str:
+    """Text of others, with the code points of characters that hide or reorder it."""
+    return _visible(text)
 
 
 def visible_name(name: str) -> str:

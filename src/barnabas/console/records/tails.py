@@ -35,6 +35,7 @@ PERIOD_S: Final = 0.25
 POLL_MS: Final = 250.0
 FETCH_BYTES_MIN: Final = 512 * 1024
 """Of an answer that comes before the period is over."""
+UNBROKEN_MS: Final = 10.0
 TAILS_MAX: Final = 32
 VIEWERS_MAX: Final = 64
 
@@ -171,7 +172,7 @@ class Tails:
                 news = tail.since(seen)
                 missed = tail.count - seen - len(news)
                 seen = tail.count
-                wanted = [each for each in news if keeps(each.record)]
+                wanted = await self._wanted(news, keeps)
                 shown = wanted[:SHOWN_AT_ONCE]
                 skipped = missed + len(wanted) - len(shown)
                 if shown or skipped:
@@ -184,6 +185,20 @@ class Tails:
                 if self._by_topic.get(key) is tail:
                     del self._by_topic[key]
                 await tail.stop()
+
+    async def _wanted(
+        self, news: list[Arrived], keeps: Callable[[Record[bytes | None, bytes | None]], bool]
+    ) -> list[Arrived]:
+        """News that the viewer's filter keeps. A filter may parse large values, so other pages get turns."""
+        found: list[Arrived] = []
+        unbroken_ms = self._clock.monotonic_ms()
+        for each in news:
+            if keeps(each.record):
+                found.append(each)
+            if self._clock.monotonic_ms() - unbroken_ms > UNBROKEN_MS:
+                await asyncio.sleep(0)
+                unbroken_ms = self._clock.monotonic_ms()
+        return found
 
     async def close(self) -> None:
         tails = list(self._by_topic.values())

@@ -20,8 +20,8 @@ from starlette.routing import Route
 
 from barnabas.client.admin.calls.per_resource import SomeFailed
 from barnabas.client.core.steps import ClusterUnreachable
-from barnabas.console.html.components import card, empty, field
-from barnabas.console.html.elements import a, button, p
+from barnabas.console.html.components import card, empty, field, note
+from barnabas.console.html.elements import Content, a, button, p
 from barnabas.console.view.interface import NotOffered
 from barnabas.console.web.api import as_json
 from barnabas.console.web.assets import by_path
@@ -29,8 +29,9 @@ from barnabas.console.web.connections import reason_of
 from barnabas.console.web.console import Console
 from barnabas.console.web.context import FAILURES, Context, Refused
 from barnabas.console.web.layout import heading
+from barnabas.console.web.proofs import NotProven, proof_of
 from barnabas.console.web.section import Answer, Handler, Section
-from barnabas.console.web.sessions import COOKIE, Session
+from barnabas.console.web.sessions import Session, cookie_name
 from barnabas.core.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -118,12 +119,18 @@ class _Guard:
 
     def json(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            ctx, is_new = self._context(request)
+            try:
+                ctx, is_new = await self._context(request)
+            except NotProven as error:
+                return self._not_proven(request, error)
             await self._console.until_open()
             if not ctx.may_enter:
                 return self._finished(ctx, JSONResponse({"message": "sign in first"}, 401), is_new=is_new)
             try:
                 response = JSONResponse(as_json(await answer(ctx)))
+            except SaslAuthenticationFailed as error:
+                self._console.sessions.end(ctx.session)
+                response = JSONResponse({"message": reason_of(error), "error": type(error).__name__}, 401)
             except FAILURES as error:
                 body = {"message": reason_of(error), "error": type(error).__name__}
                 response = JSONResponse(body, status_of(error))
@@ -136,7 +143,10 @@ class _Guard:
 
     async def not_served(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        ctx, is_new = self._context(request)
+        try:
+            ctx, is_new = await self._context(request)
+        except NotProven as refusal:
+            return self._not_proven(request, refusal)
         if request.url.path.startswith("/api/"):
             response: Response = JSONResponse({"message": error.detail}, error.status_code)
         elif ctx.may_enter:
@@ -149,13 +159,20 @@ class _Guard:
         self, handle: Handler, *, needs_session: bool
     ) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            ctx, is_new = self._context(request)
+            try:
+                ctx, is_new = await self._context(request)
+            except NotProven as error:
+                return self._not_proven(request, error)
             if needs_session:
                 await self._console.until_open()
             if needs_session and not ctx.may_enter:
                 return self._finished(ctx, self._turned_away(ctx), is_new=is_new)
             try:
                 response = await handle(ctx)
+            except SaslAuthenticationFailed as error:
+                # The login was good when the session began: its user or its token is gone.
+                self._console.sessions.end(ctx.session)
+                response = _failure(ctx, f"The brokers ended this login: {reason_of(error)}", 401)
             except FAILURES as error:
                 response = _failure(ctx, reason_of(error), status_of(error))
             except Exception:  # one page fails, the console goes on
@@ -165,10 +182,27 @@ class _Guard:
 
         return respond
 
-    def _context(self, request: Request) -> tuple[Context, bool]:
-        found = self._console.sessions.find(request.cookies.get(COOKIE))
+    async def _context(self, request: Request) -> tuple[Context, bool]:
+        proof = proof_of(request, self._console.connections)
+        if proof is not None:
+            return Context(request, self._console, await self._console.proven.session_of(proof)), False
+        found = self._console.sessions.find(
+            request.cookies.get(cookie_name(is_tls=self._console.settings.is_tls))
+        )
         session = found or self._console.sessions.begin()
         return Context(request, self._console, session), found is None
+
+    def _not_proven(self, request: Request, error: NotProven) -> Response:
+        """Refusal of a visitor whose certificate or token the brokers do not accept. It sets no cookie."""
+        ctx = Context(request, self._console, self._console.sessions.stranger())
+        if request.url.path.startswith("/api/"):
+            response: Response = JSONResponse({"message": str(error)}, error.status)
+        else:
+            told = card(None, p(str(error), class_="note bad"))
+            response = ctx.page("Not signed in", heading("Not signed in"), told, status=error.status)
+        if error.status == 401 and self._console.connections.takes_bearers:
+            response.headers["www-authenticate"] = 'Bearer realm="barnabas", error="invalid_token"'
+        return self._finished(ctx, response, is_new=False)
 
     def _turned_away(self, ctx: Context) -> Response:
         if self._console.connections.needs_login or not (
@@ -193,7 +227,9 @@ class _Guard:
 
 
 def set_cookie(response: Response, session: Session, *, is_tls: bool) -> None:
-    response.set_cookie(COOKIE, session.id, httponly=True, samesite="strict", secure=is_tls, path="/")
+    response.set_cookie(
+        cookie_name(is_tls=is_tls), session.id, httponly=True, samesite="strict", secure=is_tls, path="/"
+    )
 
 
 def status_of(error: Exception) -> int:
@@ -238,28 +274,61 @@ async def sign_in_page(ctx: Context) -> Response:
     if given is not None and settings.token is not None:
         return _admit(ctx, given)
     if ctx.console.connections.needs_login:
-        fields = [
+        return ctx.redirect("/") if ctx.session.proof else _login_page(ctx)
+    if settings.token is None:
+        return ctx.redirect("/")
+    form = ctx.form_to(
+        "/sign-in",
+        field("token", "Token", kind="password", required=True, autofocus=True),
+        button("Sign in", class_="primary"),
+    )
+    lead = "The console printed its token when it started."
+    return ctx.page("Sign in", heading("Sign in", below=lead), card(None, form))
+
+
+def _login_page(ctx: Context) -> Response:
+    connections = ctx.console.connections
+    cards: list[Content] = []
+    if connections.password_mechanism is not None:
+        by_password = ctx.form_to(
+            "/sign-in",
             field("user", "User", autocomplete="username", required=True, autofocus=True),
             field("password", "Password", kind="password", autocomplete="current-password", required=True),
-        ]
-        lead = "Sign in as a user of the cluster. Every change is made as this user."
-    elif settings.token is not None:
-        fields = [field("token", "Token", kind="password", required=True, autofocus=True)]
-        lead = "The console printed its token when it started."
-    else:
-        return ctx.redirect("/")
-    form = ctx.form_to("/sign-in", *fields, button("Sign in", class_="primary"))
-    return ctx.page("Sign in", heading("Sign in", below=lead), card(None, form))
+            button("Sign in", class_="primary"),
+        )
+        cards.append(card(None, by_password))
+    if connections.takes_bearers:
+        by_token = ctx.form_to(
+            "/sign-in",
+            field("bearer", "Bearer token", kind="password", autocomplete="off", required=True),
+            button("Sign in with the token", class_="primary"),
+        )
+        cards.append(card("With a token of your identity provider", by_token))
+    if connections.takes_certificates:
+        told = "A browser with a client certificate of this cluster needs no sign-in. This one shows none."
+        cards.append(note(told, tone="info"))
+    lead = "Sign in as a user of the cluster. Every change is made as this user."
+    return ctx.page("Sign in", heading("Sign in", below=lead), *cards)
 
 
 async def sign_in(ctx: Context) -> Response:
     form = await ctx.fields()
-    if ctx.console.settings.token is not None and not ctx.console.connections.needs_login:
+    connections = ctx.console.connections
+    if ctx.session.proof:
+        return ctx.redirect("/")
+    if ctx.console.settings.token is not None and not connections.needs_login:
         return _admit(ctx, form.text("token"))
+    if not connections.needs_login:
+        raise Refused("this console asks for no sign-in")
+    bearer = form.text("bearer")
     try:
-        connection = await ctx.console.connections.log_in(form.text("user"), form.raw("password"))
+        if bearer and connections.takes_bearers:
+            connection = await connections.log_in_by_bearer(bearer)
+        else:
+            connection = await connections.log_in(form.text("user"), form.raw("password"))
     except SaslAuthenticationFailed:
-        return ctx.redirect("/sign-in", "The brokers refused this name and password.", is_failure=True)
+        told = "The brokers refused this token." if bearer else "The brokers refused this name and password."
+        return ctx.redirect("/sign-in", told, is_failure=True)
     return _entered(ctx, lambda session: setattr(session, "connection", connection))
 
 
@@ -283,6 +352,8 @@ def _entered(ctx: Context, enter: Callable[[Session], None]) -> Response:
 
 async def sign_out(ctx: Context) -> Response:
     await ctx.fields()
+    if ctx.session.proof:
+        raise Refused("the browser shows a certificate or a token with each request: there is no sign-out")
     ctx.console.sessions.end(ctx.session)
     ctx.session = ctx.console.sessions.begin()
     response = ctx.redirect("/sign-in", "Signed out.")

@@ -6,18 +6,22 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.client.core.steps import ClusterUnreachable
-from barnabas.console.records.avro import RegistryDecoder
+from barnabas.console.protobuf.model import Message
 from barnabas.console.records.tails import Tails
+from barnabas.console.schemas.decoders import SchemaDecoders
+from barnabas.console.schemas.given import GivenSchemas, TopicPart
+from barnabas.console.schemas.registry import Registry
 from barnabas.console.view.history import GROUPS_MAX
 from barnabas.console.view.interface import ClusterView
 from barnabas.console.view.paging import LIMIT_MAX
 from barnabas.console.view.rows import GroupQuery, GroupRow
 from barnabas.console.web.connections import Connection, Connections
 from barnabas.console.web.navigation import Place
+from barnabas.console.web.proofs import Proven
 from barnabas.console.web.sessions import Sessions
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -27,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 REOPEN_S: Final = 1.0
 OPENING_S: Final = 3.0
+READS_AT_ONCE: Final = 4
 SAMPLE_S: Final = 10.0
 SAMPLED_FOR_MS: Final = 900_000.0
 """A user who has not looked for this long gets no more samples."""
@@ -38,10 +43,12 @@ class ConsoleSettings:
     token: str | None = None
     """What a browser must show before it may use the console's own login."""
     pipelines_url: str | None = None
-    registry_url: str | None = None
+    registry: Registry | None = None
     is_tls: bool = False
     mcp_tools: frozenset[str] = frozenset()
     """Tools that agents may use; without any there is no endpoint for them."""
+    messages: Mapping[TopicPart, Message] = field(default_factory=dict)
+    """Messages of Protobuf by topic."""
 
 
 class Console:
@@ -60,9 +67,14 @@ class Console:
         """The API as OpenAPI."""
         self.clock = clock
         self.sessions = Sessions(clock)
+        self.proven = Proven(self.sessions, connections, clock)
         self.tails = Tails(clock)
-        url = settings.registry_url
-        self.decoder = None if url is None else RegistryDecoder(url, clock)
+        self.registry = settings.registry
+        self.schemas = None if settings.registry is None else SchemaDecoders(settings.registry)
+        self.given = GivenSchemas(settings.messages)
+        self.reading = asyncio.Semaphore(READS_AT_ONCE)
+        """Pages of messages that are read at the same time: each may hold many records."""
+        self.downloads = 0
         self.shared: Connection | None = None
         """Connection of every session, where the brokers ask for no login or the console has one."""
         self.cluster_name = "Kafka"
@@ -81,7 +93,11 @@ class Console:
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.tails.close()
+            await self.proven.close()
             await self.sessions.close()
+            await self.connections.close()
+            if self.registry is not None:
+                await self.registry.close()
             if self.shared is not None:
                 await self.shared.close()
 

@@ -26,6 +26,7 @@ from barnabas.client.admin.calls.per_resource import SomeFailed
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.html.elements import Attribute, Content, Element, document, form, input_, render
+from barnabas.console.schemas.decoders import Part, PartDecoder
 from barnabas.console.view.interface import ClusterView, NotOffered
 from barnabas.console.web.audit import note_change
 from barnabas.console.web.connections import Connection, reason_of
@@ -112,8 +113,9 @@ class Context:
     @property
     def may_enter(self) -> bool:
         """Whether the session has a connection: its user's own, or the shared one that it was admitted to."""
-        if self.session.connection is not None:
-            return True
+        connection = self.session.connection
+        if connection is not None:
+            return not connection.is_over(self.console.clock.monotonic_ms())
         is_admitted = self.console.settings.token is None or self.session.is_admitted
         return is_admitted and self.console.shared is not None
 
@@ -132,6 +134,11 @@ class Context:
     @property
     def view(self) -> ClusterView:
         return self.connection.view
+
+    def decoder(self, topic: str, part: Part) -> PartDecoder:
+        """Decoder of keys or values of a topic, for one page: it waits for a registry no longer than that."""
+        message = self.console.given.message(self.session.id, (topic, part))
+        return PartDecoder(self.console.schemas, message, self.console.clock)
 
     @property
     def host(self) -> str:
@@ -195,10 +202,14 @@ class Context:
             is_read_only=self.console.settings.is_read_only,
             notices=self.session.take_notices(),
             places=self.console.places,
-            sign_out=self.form_to("/sign-out", class_="sign-out") if self.session.connection else None,
+            sign_out=None if self.session.connection is None or self.session.proof else self._signing_out,
             nonce=self.nonce,
         )
         return HTMLResponse(document(page(frame, *content), self.nonce), status)
+
+    @property
+    def _signing_out(self) -> Element:
+        return self.form_to("/sign-out", class_="sign-out")
 
     def fragment(self, content: Content) -> Response:
         """Part of a page, for htmx."""

@@ -127,7 +127,9 @@ def _current(place: Place, frame: Frame) -> str | None:
 
 def _foot(frame: Frame) -> Element:
     user = None
-    if frame.user is not None and frame.sign_out is not None:
+    if frame.user is not None and frame.sign_out is None:
+        user = div(span(frame.user, class_="user"))
+    elif frame.user is not None and frame.sign_out is not None:
         made = Element(
             frame.sign_out.tag,
             frame.sign_out.attributes,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from barnabas.network.http.messages import Headers, HttpResponse, StreamedResponse
 from barnabas.network.http.server import HttpRequest
+
+CERTIFICATE: Final = "barnabas.client_certificate"
+"""Extension of the scope: `user` is that of the client certificate. No header can set it."""
 
 Event = MutableMapping[str, Any]
 AsgiApplication = Callable[
@@ -109,4 +112,5 @@ def _scope(request: HttpRequest, scheme: str) -> Event:
         "query_string": head.query,
         "headers": list(head.headers),
         "client": (request.client_host, 0),
+        "extensions": {CERTIFICATE: {"user": request.certificate_user}},
     }

@@ -100,6 +100,9 @@ class HttpRequest(NamedTuple):
     body: bytes
     user: str
     client_host: str = ""
+    certificate_user: str | None = None
+    """User of the client certificate that the handshake has checked; None without one, and for one that no
+    mapping rule matches."""
 
 
 Answer = Callable[[HttpRequest], Awaitable[HttpResponse | StreamedResponse]]
@@ -122,6 +125,7 @@ class HttpServer:
         limits: Limits = LIMITS,
     ) -> None:
         self._answer = answer
+        self._clock = clock
         self._limits = limits
         self._security = security
         self._timers = timers
@@ -201,7 +205,8 @@ class HttpServer:
             raise
         transport.set_write_buffer_limits(high=0)  # a sent response has left before the connection closes
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        connection = _Connection(reader, writer, None if made is None else _certified(made, writer))
+        shown, user, until_ms = (None, None, 0.0) if made is None else _certified(made, writer)
+        connection = _Connection(reader, writer, shown, user, until_ms)
         try:
             yield connection
         finally:
@@ -223,7 +228,8 @@ class HttpServer:
             async with asyncio.timeout(self._deadlines.body):
                 body = await connection.body(head)
             keeps_alive = bool(self._limits.idle_s) and not head.wants_close and not connection.is_ahead
-            response = await self._answer(HttpRequest(head, body, user, host))
+            certified = connection.certificate_user if self._is_certified(connection) else None
+            response = await self._answer(HttpRequest(head, body, user, host, certified))
         except RequestRefused as refused:
             response = refusal(refused)
         except (OSError, EOFError, TimeoutError):
@@ -255,6 +261,10 @@ class HttpServer:
             async with asyncio.timeout(self._deadlines.linger):
                 await connection.take_the_rest()
         return False
+
+    def _is_certified(self, connection: _Connection) -> bool:
+        """Whether the client has a certificate that has not expired since: a connection may last longer."""
+        return self._clock.now_ms() < connection.certified_until_ms
 
     async def _stream(
         self, connection: _Connection, response: StreamedResponse, method: str, version: bytes
@@ -300,10 +310,11 @@ class HttpServer:
             self._note(head, ANONYMOUS.name, host, "no authentication is configured", is_allowed=True)
             return ANONYMOUS.name
         shown = None if authorization is None else authorization.decode("latin-1")
+        certified = connection.certificate_of if self._is_certified(connection) else None
         async with self._checking:
-            user = await asyncio.to_thread(access.accept, shown, certificate_of=connection.certificate_of)
+            user = await asyncio.to_thread(access.accept, shown, certificate_of=certified)
         if user is not None:
-            how = "by a certificate" if user == connection.certificate_of else "by its credentials"
+            how = "by a certificate" if user == certified else "by its credentials"
             self._note(head, user, host, how, is_allowed=True)
             return user
         why = "no credentials" if shown is None else "wrong credentials"
@@ -320,18 +331,27 @@ class HttpServer:
         self._audit.note_http(principal, host, head.method, path, because, is_allowed=is_allowed)
 
 
-def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> str | None:
-    """User of the client certificate. The handshake has failed before for an invalid one."""
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+def _certified(made: ListenerContext, writer: asyncio.StreamWriter) -> tuple[str | None, str | None, float]:
+    """Name of the client certificate, its user if a mapping rule gives it one, and the time of its end. The
+    handshake has failed before for an invalid one.
+    """
+    ssl_object = writer.get_extra_info("ssl_object")
+    shown = ssl_object.getpeercert(binary_form=True)
     if shown is None:
-        return None
+        return None, None, 0.0
     principal = made.principal(shown)
-    return NAMELESS if principal is None else principal.name
+    until_ms = ssl.cert_time_to_seconds(ssl_object.getpeercert()["notAfter"]) * 1_000.0
+    return (NAMELESS, None, until_ms) if principal is None else (principal.name, principal.name, until_ms)
 
 
 class _Connection:
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, certificate_of: str | None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        certificate_of: str | None,
+        certificate_user: str | None,
+        certified_until_ms: float,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -339,6 +359,8 @@ class _Connection:
         self._has_more = False
         self._first = b""
         self.certificate_of = certificate_of
+        self.certificate_user = certificate_user
+        self.certified_until_ms = certified_until_ms
         self.is_broken = False
 
     @property

@@ -51,7 +51,29 @@ NICENESS_BESIDE_A_BROKER = 10
     help="Token that a browser must show.  [env: BARNABAS_CONSOLE_TOKEN]",
 )
 @click.option("--pipelines", "pipelines_url", metavar="URL", help="REST address of the pipeline service.")
-@click.option("--registry", "registry_url", metavar="URL", help="Schema registry, for records in Avro.")
+@click.option(
+    "--schema-registry",
+    "--registry",
+    "registry_url",
+    envvar="BARNABAS_SCHEMA_REGISTRY",
+    metavar="URL",
+    help="Schema registry, for the schemas and the records by them.  [env: BARNABAS_SCHEMA_REGISTRY]",
+)
+@click.option(
+    "--proto",
+    "proto_files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Schema of Protobuf that no registry has: a .proto file or a descriptor set. May be repeated.",
+)
+@click.option(
+    "--proto-message",
+    "proto_messages",
+    multiple=True,
+    metavar="TOPIC=MESSAGE",
+    help="Message of a topic's values; TOPIC:key=MESSAGE for its keys. May be repeated.",
+)
 @click.option(
     "--broker-directory",
     "broker_directories",
@@ -74,6 +96,8 @@ def console(
     token: str | None,
     pipelines_url: str | None,
     registry_url: str | None,
+    proto_files: tuple[Path, ...],
+    proto_messages: tuple[str, ...],
     broker_directories: tuple[Path, ...],
     mcp_text: str | None,
     beside_broker: bool,
@@ -108,6 +132,8 @@ def console(
             token=token or (secrets.token_urlsafe(16) if opening.needs_token else None),
             pipelines_url=pipelines_url,
             registry_url=registry_url,
+            proto_files=proto_files,
+            proto_messages=proto_messages,
             broker_directories=broker_directories,
             mcp_tools=_mcp_tools(mcp_text),
         )

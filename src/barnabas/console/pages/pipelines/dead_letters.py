@@ -17,8 +17,9 @@ from barnabas.console.pages.pipelines.graph import is_topic_name
 from barnabas.console.records.browsing import Bounds, Browser, Found
 from barnabas.console.records.decoding import ShownBytes, show, visible_name
 from barnabas.console.records.expression import Candidate
+from barnabas.console.records.previews import preview
+from barnabas.console.schemas.decoders import PartDecoder
 from barnabas.console.web.context import FAILURES, Context
-from barnabas.console.web.previews import preview
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
@@ -72,10 +73,11 @@ async def newest_letters(ctx: Context, topic: str, pipeline: str) -> Letters:
 
     browser = Browser(ctx.cluster, ctx.console.clock, topic, bounds, is_of_pipeline, committed_only=True)
     page = await browser.older({each: at.end for each, at in bounds.items()}, SHOWN)
-    return Letters(tuple([await _letter(ctx, topic, each) for each in page.records]), page.is_complete)
+    decoder = ctx.decoder(topic, "value")
+    return Letters(tuple([await _letter(decoder, topic, each) for each in page.records]), page.is_complete)
 
 
-async def _letter(ctx: Context, topic: str, found: Found) -> Letter:
+async def _letter(decoder: PartDecoder, topic: str, found: Found) -> Letter:
     record = found.record
     said = {
         name.removeprefix(PREFIX): visible_name((value or b"").decode(errors="replace"))
@@ -88,7 +90,7 @@ async def _letter(ctx: Context, topic: str, found: Found) -> Letter:
         found.partition,
         record.offset,
         record.timestamp,
-        await show(record.value, "auto", ctx.console.decoder, is_preview=True),
+        await show(record.value, "auto", decoder, is_preview=True),
         _STAGES.get(stage, stage.lower()),
         said.get("exception.message", "")[:REASON_CHARACTERS],
         said.get("topic", ""),

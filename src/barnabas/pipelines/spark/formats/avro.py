@@ -18,9 +18,10 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
+from barnabas.client.extensions.schema_frame import frame, unframe
 from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spark.formats.arrow import Decoded, ReadOne, WriteOne, arrow_decoder, arrow_encoder
-from barnabas.pipelines.spark.formats.registry import frame, latest_schema, register, schema_by_id, unframe
+from barnabas.pipelines.spark.formats.registry import latest_schema, register, schema_by_id
 from barnabas.pipelines.spec.model import Part
 
 _SIMPLE: Mapping[str, T.DataType] = {

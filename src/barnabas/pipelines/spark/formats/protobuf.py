@@ -14,9 +14,10 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import types as T  # noqa: N812 - the name that Spark's users know
 
+from barnabas.client.extensions.schema_frame import frame, place_of, unframe
 from barnabas.pipelines.spark.context.run_context import PipelineFailed, Run
 from barnabas.pipelines.spark.formats.arrow import Decoded, ReadOne, WriteOne, arrow_decoder, arrow_encoder
-from barnabas.pipelines.spark.formats.registry import frame, latest_schema, unframe
+from barnabas.pipelines.spark.formats.registry import latest_schema
 from barnabas.pipelines.spec.model import Part
 
 TIMESTAMP = "google.protobuf.Timestamp"
@@ -98,28 +99,10 @@ def _reader(descriptors: bytes, name: str, *, framed: bool) -> ReadOne:
     kind = message_class(descriptors, name)
 
     def read(value: bytes) -> Mapping[str, Any]:
-        payload = _after_path(unframe(value)[1]) if framed else value
+        payload = place_of(unframe(value)[1])[1] if framed else value
         return _row(kind.FromString(payload))
 
     return read
-
-
-def _after_path(payload: bytes) -> bytes:
-    """Payload after the message indexes: a count, then that many numbers, all zigzag varints."""
-    count, at = _varint(payload, 0)
-    for _ in range(count):
-        _, at = _varint(payload, at)
-    return payload[at:]
-
-
-def _varint(payload: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = payload[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
 
 
 def _row(message: Any) -> dict[str, Any]:

@@ -1,21 +1,14 @@
-"""Schema registry client, and the framing with which records name their schema.
-
-A framed record is a zero byte, four bytes of schema id, and the payload. The schema of an id never changes,
-so each process requests it once.
-"""
+"""Schema registry client. The schema of an id never changes, so each process requests it once."""
 
 from __future__ import annotations
 
 import json
-import struct
 import urllib.error
 import urllib.parse
 import urllib.request
 from functools import lru_cache
 from typing import Any
 
-MAGIC = 0
-HEADER = struct.Struct(">BI")
 TIMEOUT_S = 10.0
 SERVER_ERROR = 500
 """First HTTP status code that blames the server."""
@@ -28,21 +21,6 @@ class RegistryError(Exception):
 
 class RegistryAway(RegistryError):
     """The registry is out of reach, or cannot answer now."""
-
-
-class UnframedRecord(Exception):
-    """The bytes do not begin with the registry's framing."""
-
-
-def unframe(value: bytes) -> tuple[int, bytes]:
-    """Schema id and payload."""
-    if len(value) < HEADER.size or value[0] != MAGIC:
-        raise UnframedRecord("the value does not begin with a zero byte and a schema id")
-    return HEADER.unpack_from(value)[1], value[HEADER.size :]
-
-
-def frame(schema_id: int, payload: bytes) -> bytes:
-    return HEADER.pack(MAGIC, schema_id) + payload
 
 
 @lru_cache(maxsize=1024)

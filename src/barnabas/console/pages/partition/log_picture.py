@@ -15,7 +15,7 @@ from starlette.responses import Response
 from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, note
 from barnabas.console.html.elements import Content, Element, a, div, p, span
 from barnabas.console.html.figures import DASH, moment, number, size
-from barnabas.console.pages.log_chart import log_chart
+from barnabas.console.pages.partition.log_chart import log_chart
 from barnabas.console.view.rows import FollowerRow, LogPicture, SegmentRow
 from barnabas.console.web.context import FAILURES, Context
 from barnabas.console.web.layout import heading

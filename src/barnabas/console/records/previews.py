@@ -11,6 +11,6 @@ from barnabas.console.records.decoding import ShownBytes
 def preview(shown: ShownBytes) -> Content:
     if shown.format == "null":
         return badge("null")
-    kind = badge(shown.format) if shown.format in ("hex", "avro") else None
+    kind = badge(shown.format) if shown.format in ("hex", "avro", "protobuf") else None
     cut = span(f" … {size(shown.size_bytes)}", class_="soft") if shown.is_cut else None
     return (kind, " " if kind else None, span(shown.text, class_="preview"), cut)

@@ -1,0 +1,1 @@
+"""Bounded decoders: what they may make of bytes, and Avro."""

@@ -1,0 +1,1 @@
+"""Pages of one partition: the picture of its log."""

@@ -1,0 +1,1 @@
+"""Protobuf: the wire format, `.proto` files and descriptor sets, and values by their message."""
