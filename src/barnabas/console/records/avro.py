@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from barnabas.console.records.avro_bounds import ValueBounds
 from barnabas.console.records.decoding import Undecodable
 from barnabas.core.clock import Clock
+from barnabas.core.optional_dependencies import install_command
 
 SCHEMAS_MAX: Final = 500
 SCHEMA_BYTES_MAX: Final = 1 << 20
@@ -47,7 +48,7 @@ class RegistryDecoder:
         try:
             import fastavro  # noqa: PLC0415 - an optional dependency
         except ImportError:
-            raise Undecodable("Avro needs fastavro: pip install 'barnabas[formats]'") from None
+            raise Undecodable(f"Avro needs fastavro; install it with {install_command('formats')}") from None
         try:
             return fastavro.schemaless_reader(io.BytesIO(data[5:]), schema, None)
         except (
@@ -107,7 +108,7 @@ class RegistryDecoder:
             schema = fastavro.parse_schema(json.loads(found["schema"]))
             return schema, ValueBounds(schema)
         except ImportError:
-            raise Undecodable("Avro needs fastavro: pip install 'barnabas[formats]'") from None
+            raise Undecodable(f"Avro needs fastavro; install it with {install_command('formats')}") from None
         except Undecodable:
             raise
         except Exception as error:  # noqa: BLE001 - a schema of a registry that others write
