@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from barnabas.cli.main import cli
 from tests.scenario.cli.command import Barnabas
 from tests.support.broker import BarnabasBroker, running
+from tests.support.ports import free_port
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 
@@ -60,4 +61,13 @@ def test_a_topic_that_needs_more_brokers_says_how_many_there_are(tmp_path: Path)
     assert said.startswith(
         "barnabas: topic new cannot be created: the brokers' default.replication.factor is larger than the"
         " number of live brokers, 1 (INVALID_REPLICATION_FACTOR)"
+    )
+
+
+def test_a_pipeline_service_that_is_not_there_is_named() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert barnabas("127.0.0.1:1", "pipeline", "list", "--url", url) == (
+        3,
+        f"barnabas: no pipeline service at {url}: Connection refused;"
+        " start one with 'barnabas pipeline serve'",
     )
