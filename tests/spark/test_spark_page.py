@@ -114,15 +114,17 @@ def _authority() -> Path:
     return Path(certifi.where())
 
 
-def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"of-{topic}",
                          "auto.offset.reset": "earliest", "isolation.level": "read_committed"})  # fmt: skip
     consumer.subscribe([topic])
-    found: list[bytes | None] = []
+    found: list[bytes] = []
     while len(found) < count:
         message = consumer.poll(60)
         assert message is not None, f"{len(found)} of {count} records"
-        found.append(message.value())
+        value = message.value()
+        assert isinstance(value, bytes)
+        found.append(value)
     consumer.close()
     return found
 
