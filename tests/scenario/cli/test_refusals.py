@@ -66,8 +66,6 @@ def test_a_topic_that_needs_more_brokers_says_how_many_there_are(tmp_path: Path)
 
 def test_a_pipeline_service_that_is_not_there_is_named() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    assert barnabas("127.0.0.1:1", "pipeline", "list", "--url", url) == (
-        3,
-        f"barnabas: no pipeline service at {url}: Connection refused;"
-        " start one with 'barnabas pipeline serve'",
-    )
+    code, line = barnabas("127.0.0.1:1", "pipeline", "list", "--url", url)
+    assert code == 3
+    assert line.startswith(f"barnabas: no pipeline service at {url}: Connection refused; start one with")
