@@ -98,12 +98,11 @@ def test_a_manifest_is_exported_and_read(spark: SparkSession, tmp_path: Path) ->
     assert 0 < rows <= 25
 
 
-def test_a_secured_source_takes_the_options_of_the_page(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_secured_source_takes_the_options_of_the_page(spark: SparkSession, tmp_path: Path) -> None:
     """No broker answers: what is shown is that each option is known and complete."""
-    monkeypatch.setenv("KAFKA_PASSWORD", "secret")
-    code = example("ScramLoginModule").replace("broker:9094", "127.0.0.1:1")
+    (tmp_path / "secrets").write_text("password=secret")  # the processes of the session have its environment
+    code = example("ScramLoginModule").replace("env:KAFKA_PASSWORD", f"file:{tmp_path / 'secrets'}:password")
+    code = code.replace("broker:9094", "127.0.0.1:1")
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     code = code.replace("/etc/kafka/ca.pem", str(tmp_path / "ca.pem"))
     with pytest.raises(Exception, match=r"no broker answers at 127\.0\.0\.1:1"):
