@@ -11,16 +11,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 from tests.support.broker import BarnabasBroker, running
 from tests.support.console import RunningConsole, running_console
+from tests.support.ports import free_port
 
 from barnabas.client import Admin, Producer
 from barnabas.client.admin.calls.topics import NewTopic
@@ -45,6 +49,8 @@ PAGES = (
 )
 PRODUCES = 2_000
 VIEWERS = 10
+START_S = 2.0
+"""Start of the viewers, which takes processor time too."""
 
 
 async def fill(bootstrap: str, topics: int, groups: int) -> None:
@@ -80,28 +86,38 @@ def measure(console: RunningConsole) -> list[tuple[str, float, float]]:
     return rows
 
 
+def follow(url: str, topic: str) -> None:
+    """Read tails until the end of this process, as browsers of other machines do."""
+
+    def read() -> None:
+        with (
+            httpx.Client(base_url=url, timeout=None, trust_env=False) as client,
+            client.stream("GET", f"/topics/{topic}/messages/live") as answer,
+        ):
+            for _ in answer.iter_raw():
+                pass
+
+    threads = [threading.Thread(target=read) for _ in range(VIEWERS)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
 @contextmanager
 def viewers(console: RunningConsole, topic: str) -> Iterator[None]:
-    """Viewers that read a tail, each in a thread."""
-    stopped = threading.Event()
-
-    def follow(client: httpx.Client) -> None:
-        with client.stream("GET", f"/topics/{topic}/messages/live") as answer:
-            for _ in answer.iter_lines():
-                if stopped.is_set():
-                    return
-
-    with ExitStack() as stack:
-        clients = [stack.enter_context(console.client()) for _ in range(VIEWERS)]
-        threads = [threading.Thread(target=follow, args=(each,), daemon=True) for each in clients]
-        for each in threads:
-            each.start()
-        time.sleep(1)
-        yield
-        stopped.set()
+    """Viewers of a tail, in a process of their own that gives way to those that are measured."""
+    command = ["nice", "-n", "19", sys.executable, __file__, "--follow", console.url, topic]
+    with subprocess.Popen(command) as process:
+        time.sleep(START_S)
+        try:
+            yield
+        finally:
+            process.terminate()
 
 
-async def produce_p99_ms(bootstrap: str, topic: str) -> float:
+async def produce(bootstrap: str, topic: str) -> list[float]:
+    """Milliseconds of each record, one after the other with small pauses."""
     times = []
     async with Producer(bootstrap) as producer:
         for _ in range(PRODUCES):
@@ -109,20 +125,76 @@ async def produce_p99_ms(bootstrap: str, topic: str) -> float:
             await producer.publish(topic, b"x" * 100)
             times.append((time.perf_counter() - started) * 1_000)
             await asyncio.sleep(0.001)
+    return times
+
+
+def p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100)[98]
 
 
-def three_p99_ms(bootstrap: str) -> float:
-    return statistics.median(asyncio.run(produce_p99_ms(bootstrap, "topic-00001")) for _ in range(3))
+def cpu_s(pid: int) -> float:
+    used = psutil.Process(pid).cpu_times()
+    return used.user + used.system
+
+
+def fetches(metrics: str) -> int:
+    """Fetch requests so far."""
+    page = httpx.get(f"http://{metrics}/metrics", trust_env=False).text
+    return sum(
+        int(float(line.rsplit(" ", 1)[1]))
+        for line in page.splitlines()
+        if line.startswith("kafka_requests_total") and 'api="FetchConsumer"' in line
+    )
+
+
+def measure_tail(
+    broker: BarnabasBroker, metrics: str, console: RunningConsole, topic: str, rounds: int
+) -> None:
+    """Quiet phases and phases with viewers take turns, so that both meet the same machine."""
+    found: dict[str, list[float]] = {"quiet": [], "watched": []}
+    broker_s = dict.fromkeys(found, 0.0)
+    console_s = fetched = 0.0
+    ratios = []
+
+    def phase(name: str) -> float:
+        before = cpu_s(broker.pid)
+        times = asyncio.run(produce(broker.bootstrap, topic))
+        broker_s[name] += cpu_s(broker.pid) - before
+        found[name] += times
+        return p99(times)
+
+    for _ in range(rounds):
+        quiet = phase("quiet")
+        with viewers(console, topic):
+            console_before, fetches_before = cpu_s(console.process.pid), fetches(metrics)
+            ratios.append(phase("watched") / quiet)
+            console_s += cpu_s(console.process.pid) - console_before
+            fetched += fetches(metrics) - fetches_before
+    records = rounds * PRODUCES
+    print(f"\n{VIEWERS} viewers of a tail of {records:,} records, {rounds} rounds:")
+    for name, times in found.items():
+        print(f"  {name:<8} p50 {statistics.median(times):.2f} ms, p99 {p99(times):.2f} ms")
+        print(f"           the broker used {broker_s[name] / records * 1e6:.0f} us of CPU for a record")
+    print(f"  p99 watched / quiet: {p99(found['watched']) / p99(found['quiet']):.2f},")
+    print(f"  median of the rounds {statistics.median(ratios):.2f}")
+    print(f"  CPU of the broker watched / quiet: {broker_s['watched'] / broker_s['quiet']:.2f}")
+    print(f"  CPU of the console: {console_s / records * 1e6:.0f} us for a record")
+    print(f"  {fetched / records:.3f} fetches for a record")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--groups", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5, help="of the tail")
+    parser.add_argument("--follow", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.follow:
+        follow(*given.follow)
+        return
     with tempfile.TemporaryDirectory() as directory:
-        broker = BarnabasBroker(Path(directory) / "data")
+        metrics = f"127.0.0.1:{free_port()}"
+        broker = BarnabasBroker(Path(directory) / "data", arguments=["--metrics", metrics])
         with running(broker):
             started = time.perf_counter()
             asyncio.run(fill(broker.bootstrap, given.topics, given.groups))
@@ -138,12 +210,9 @@ def main() -> None:
             for (path, *beside), (_, *by_client) in zip(found["beside"], found["by client"], strict=True):
                 shown = [f"{each:>10.0f} ms" for each in (*beside, *by_client)]
                 print(f"{path:<42}{''.join(shown)}")
-            with running_console(broker.bootstrap, *local) as console:
-                quiet = three_p99_ms(broker.bootstrap)
-                with viewers(console, "topic-00001"):
-                    watched = three_p99_ms(broker.bootstrap)
-            print(f"\np99 of a produce of 100 bytes, median of three runs: {quiet:.2f} ms quiet,")
-            print(f"{watched:.2f} ms with {VIEWERS} viewers of a tail")
+            # As `barnabas start --console` runs it: it gives way to the broker.
+            with running_console(broker.bootstrap, *local, "--beside-broker") as console:
+                measure_tail(broker, metrics, console, "topic-00001", given.rounds)
 
 
 if __name__ == "__main__":

@@ -160,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--works", default="plain,delta,iceberg,upsert,segments")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-tables-") as directory:
         path = Path(directory)
@@ -175,6 +176,7 @@ def main() -> None:
                 "upsert": lambda: bench.pipeline({"format": "delta", "mode": "upsert", "key": ["id"]}),
                 "segments": lambda: bench.pipeline({"format": "delta"}, from_segments=True),
             }
+            works = {name: works[name] for name in arguments.works.split(",")}
             rates: dict[str, list[float]] = {name: [] for name in works}
             costs: dict[str, list[float]] = {name: [] for name in works}
             for number in range(1 + arguments.rounds):

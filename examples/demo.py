@@ -1,9 +1,10 @@
-"""`make demo`: a broker, a clickstream, two pipelines on Spark, and a chart of their counts.
+"""`make demo`: a broker and its page, a clickstream, two pipelines on Spark, and a chart of their counts.
 
 Everything is real and temporary: the broker listens on a free port of this machine, and its data directory is
-deleted at the end. One pipeline cleans events into Parquet files and sends bad ones to a dead-letter topic.
-The other counts clicks per page and window, exactly once, into a topic, which the chart reads. The demo ends
-DEMO_SECONDS (60) after the first counts, or with Ctrl-C.
+deleted at the end. The console is on http://127.0.0.1:8080, or on a free port if that one is taken. One
+pipeline cleans events into Parquet files and sends bad ones to a dead-letter topic. The other counts clicks
+per page and window, exactly once, into a topic, which the chart reads. The demo ends DEMO_SECONDS (60) after
+the first counts, or with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import asyncio
 import json
 import os
 import random
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,7 @@ from barnabas.pipelines.spark.jvm.session import SparkMissing, open_session
 from barnabas.pipelines.spark.runner import RunningPipeline, start_pipeline
 from barnabas.pipelines.spec.validation import load_document
 from barnabas.pipelines.state.progress import Progress, partition_offsets
+from barnabas.processes.console_process import READY_PREFIX
 from barnabas.protocol.offset_numbers import EARLIEST
 from barnabas.testing.broker import run_broker
 
@@ -50,6 +55,8 @@ TABLE_WIDTH = 78
 FIRST_RESULTS_SECONDS_MAX = 300
 RESTARTS_MAX = 3
 SETTLE_SECONDS_MAX = 60
+PAGE_PORT = 8080
+PAGE_SECONDS_MAX = 30
 
 
 def clean(out: Path) -> dict[str, Any]:
@@ -154,6 +161,37 @@ class Clickstream(threading.Thread):
                     self.windows[row["page"], row["window_start"]] = row["clicks"]
 
 
+@contextmanager
+def page(bootstrap: str) -> Iterator[str | None]:
+    """The console as a process of its own; gives its address, or None if it does not start."""
+    command = [sys.executable, "-m", "barnabas", "console", "--bootstrap", bootstrap]
+    command += ["--listen", f"127.0.0.1:{_page_port()}"]
+    with subprocess.Popen(  # noqa: S603 - our own module
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True
+    ) as process:
+        # The output ends with the process, so a console that hangs at its start gives no address.
+        patience = threading.Timer(PAGE_SECONDS_MAX, process.terminate)
+        patience.start()
+        assert process.stdout is not None
+        ready = next((line for line in process.stdout if line.startswith(READY_PREFIX)), None)
+        patience.cancel()
+        try:
+            yield None if ready is None else ready.removeprefix(READY_PREFIX).strip()
+        finally:
+            process.terminate()
+
+
+def _page_port() -> int:
+    """The console's usual port, or 0 for any free one."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", PAGE_PORT))
+        except OSError:
+            return 0
+    return PAGE_PORT
+
+
 def chart(stream: Clickstream, latest: dict[str, Progress], when: str) -> Table:
     table = Table(
         title=f"clicks per page, from topic page-counts ({when})",
@@ -244,6 +282,9 @@ def main() -> int:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-demo-")))
         broker = stack.enter_context(run_broker())
         console.print(f"a broker listens on {broker.bootstrap}")
+        address = stack.enter_context(page(broker.bootstrap))
+        if address is not None:
+            console.print(f"look at it on [bold]{address}[/]: topics, messages, groups, live")
         stages.enter("starting Spark, which takes some seconds")
         stack.callback(stages.leave)
         try:

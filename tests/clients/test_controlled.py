@@ -6,7 +6,8 @@ The programs are built as those of `test_programs`, with Maven and Go. Each runs
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,11 @@ from tests.clients.programs import (
 from tests.support.process import ServerProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CASES = ("lost-response", "half-response", "moved-leader", "slow-broker", "zombie", "fenced-member")
+CASES = (
+    "lost-response", "half-response", "moved-leader", "slow-broker", "zombie", "fenced-member",
+    "clock-jump", "restart", "poison-record", "full-disk",
+)  # fmt: skip
+CASES_OF_CLUSTERS = ("unclean-leader",)
 CASE_TIMEOUT_MS = 40_000
 BUILD_AND_RUN_TIMEOUT_S = 2_400
 JAVA = ("java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "classes:jars/*")
@@ -40,14 +45,12 @@ PROGRAMS = (
 pytestmark = pytest.mark.timeout(BUILD_AND_RUN_TIMEOUT_S)
 
 
-@pytest.fixture(scope="module")
-def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The broker's address, and the URL of the control interface."""
-    directory = tmp_path_factory.mktemp("controlled")
+@contextmanager
+def controlled(directory: Path, *more: str) -> Iterator[tuple[str, str]]:
+    """The brokers' addresses, and the URL of the control interface."""
     words = [
         sys.executable, "-m", "barnabas", "start", "--data-dir", str(directory),
-        "--listener", "PLAINTEXT://127.0.0.1:0", "--control", "127.0.0.1:0",
-        "--set", "group.initial.rebalance.delay.ms=0",
+        "--listener", "PLAINTEXT://127.0.0.1:0", "--control", "127.0.0.1:0", *more,
     ]  # fmt: skip
     process = ServerProcess(
         words,
@@ -59,16 +62,43 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         said = process.output_text().split()
         address = next(each for each in said if each.startswith("PLAINTEXT://")).strip(",")
         page = next(each for each in said if each.endswith("/openapi.json"))
-        yield address.removeprefix("PLAINTEXT://"), page.removesuffix("/openapi.json")
+        yield address.replace("PLAINTEXT://", ""), page.removesuffix("/openapi.json")
     finally:
         process.stop()
 
 
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    with controlled(tmp_path_factory.mktemp("controlled")) as control:
+        yield control
+
+
+@pytest.fixture(scope="module")
+def control_of_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    unclean = ("--brokers", "2", "--set", "unclean.leader.election.enable=true")
+    with controlled(tmp_path_factory.mktemp("cluster"), *unclean) as control:
+        yield control
+
+
 @pytest.fixture(scope="module", params=PROGRAMS, ids=[each.name for each in PROGRAMS])
-def outcome(request: pytest.FixtureRequest, control: tuple[str, str]) -> Outcome:
-    program: Program = request.param
+def program(request: pytest.FixtureRequest) -> Program:
+    chosen: Program = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def outcome(program: Program, control: tuple[str, str]) -> Outcome:
+    return run_cases(program, control, CASES)
+
+
+@pytest.fixture(scope="module")
+def outcome_of_cluster(program: Program, control_of_cluster: tuple[str, str]) -> Outcome:
+    return run_cases(program, control_of_cluster, CASES_OF_CLUSTERS)
+
+
+def run_cases(program: Program, control: tuple[str, str], cases: Sequence[str]) -> Outcome:
     bootstrap, url = control
-    timeouts_ms = dict.fromkeys(CASES, CASE_TIMEOUT_MS)
+    timeouts_ms = dict.fromkeys(cases, CASE_TIMEOUT_MS)
     try:
         return run(program, bootstrap, program.name, timeouts_ms, environment={"CONTROL_URL": url})
     except ProgramUnavailable as reason:
@@ -78,3 +108,9 @@ def outcome(request: pytest.FixtureRequest, control: tuple[str, str]) -> Outcome
 @pytest.mark.parametrize("case", CASES)
 def test_the_client_reacts_as_it_is_known_to(outcome: Outcome, case: str) -> None:
     assert outcome.results.get(case) == ("ok", ""), f"{outcome.results.get(case)}; {outcome.complaint}"
+
+
+@pytest.mark.parametrize("case", CASES_OF_CLUSTERS)
+def test_the_client_reacts_to_the_cluster_as_it_is_known_to(outcome_of_cluster: Outcome, case: str) -> None:
+    found = outcome_of_cluster.results.get(case)
+    assert found == ("ok", ""), f"{found}; {outcome_of_cluster.complaint}"

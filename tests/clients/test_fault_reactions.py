@@ -4,12 +4,16 @@
 - The leader has moved, or is moving: the producer sends again.
 - The broker is slow: the producer gives up after its own timeout.
 - A zombie: another producer has the transactional id, and the first cannot commit.
-- A member was fenced: it cannot commit, and joins again.
+- A member was fenced, or the clock passed its session: it cannot commit, and joins again.
+- The broker restarts: a producer with open connections goes on.
+- A record is refused for good, or the disk is full: the producer reports it, and does not try for ever.
+- The leader is unclean: the producer goes on, and the records that were lost stay lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
@@ -22,9 +26,14 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from barnabas import client as own
 from barnabas.testing.broker import RunningBroker, run_broker
+from barnabas.testing.cluster import run_cluster
 
 PATIENCE_S = 30.0
 JOIN_POLLS_MAX = 600
+
+
+Between = Callable[[], object] | None
+"""What happens between two records of one producer."""
 
 
 class Client(Protocol):
@@ -33,9 +42,12 @@ class Client(Protocol):
     slow_broker_error: str
     zombie_error: str
     commit_error: str
+    poison_error: str
 
-    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
-        """Send one record with idempotence."""
+    async def publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+    ) -> str | None:
+        """Send one record with idempotence, and another one after `between`, if it is given."""
         ...
 
     async def commit_as_zombie(
@@ -59,13 +71,19 @@ class Own:
     slow_broker_error = "RequestTimedOut"
     zombie_error = "ProducerFenced"
     commit_error = "CommitFailed"
+    poison_error = "InvalidRecord"
 
-    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+    async def publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+    ) -> str | None:
         async with own.Producer(
             bootstrap, delivery_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, 5_000), linger_ms=0
         ) as producer:
             try:
                 await producer.publish(topic, b"one")
+                if between is not None:
+                    await asyncio.to_thread(between)
+                    await producer.publish(topic, b"two")
             except own.KafkaError as error:
                 return named(error)
         return None
@@ -103,20 +121,30 @@ class Confluent:
     slow_broker_error = "_MSG_TIMED_OUT"
     zombie_error = "_FENCED"
     commit_error = "UNKNOWN_MEMBER_ID"
+    poison_error = "INVALID_RECORD"
 
-    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
-        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms)
+    async def publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+    ) -> str | None:
+        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms, between)
 
-    def _publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+    def _publish(self, bootstrap: str, topic: str, timeout_ms: int, between: Between) -> str | None:
         failed: list[str] = []
         producer = ConfluentProducer({
             "bootstrap.servers": bootstrap, "enable.idempotence": True, "retry.backoff.ms": 10,
             "message.timeout.ms": timeout_ms, "log_level": 0,
         })  # fmt: skip
-        producer.produce(
-            topic, b"one", on_delivery=lambda error, _: failed.append(error.name()) if error else None
-        )
-        assert producer.flush(PATIENCE_S) == 0
+
+        def send(value: bytes) -> None:
+            producer.produce(
+                topic, value, on_delivery=lambda error, _: failed.append(error.name()) if error else None
+            )
+            assert producer.flush(PATIENCE_S) == 0
+
+        send(b"one")
+        if between is not None:
+            between()
+            send(b"two")
         return failed[0] if failed else None
 
     async def commit_as_zombie(
@@ -166,8 +194,11 @@ class Aiokafka:
     slow_broker_error = "KafkaTimeoutError"
     zombie_error = "ProducerFenced"
     commit_error = "CommitFailedError"
+    poison_error = "UnknownError"  # it has no class for this code
 
-    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+    async def publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+    ) -> str | None:
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=timeout_ms,
             retry_backoff_ms=10,
@@ -175,6 +206,9 @@ class Aiokafka:
         await producer.start()
         try:
             await asyncio.wait_for(producer.send_and_wait(topic, b"one"), 2 * timeout_ms / 1_000)
+            if between is not None:
+                await asyncio.to_thread(between)
+                await asyncio.wait_for(producer.send_and_wait(topic, b"two"), 2 * timeout_ms / 1_000)
         except TimeoutError:
             return "KafkaTimeoutError"  # an idempotent producer of aiokafka tries for ever
         except Exception as error:
@@ -225,17 +259,23 @@ class KafkaPython:
     slow_broker_error = "KafkaTimeoutError"
     zombie_error = "ProducerFencedError"
     commit_error = "CommitFailedError"
+    poison_error = "InvalidRecordError"
 
-    async def publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
-        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms)
+    async def publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+    ) -> str | None:
+        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms, between)
 
-    def _publish(self, bootstrap: str, topic: str, timeout_ms: int) -> str | None:
+    def _publish(self, bootstrap: str, topic: str, timeout_ms: int, between: Between) -> str | None:
         producer = KafkaProducer(
             bootstrap_servers=bootstrap, enable_idempotence=True, delivery_timeout_ms=timeout_ms,
             request_timeout_ms=timeout_ms // 2, linger_ms=0, retry_backoff_ms=10,
         )  # fmt: skip
         try:
             producer.send(topic, b"one").get(PATIENCE_S)
+            if between is not None:
+                between()
+                producer.send(topic, b"two").get(PATIENCE_S)
         except Exception as error:
             return named(error)
         finally:
@@ -286,6 +326,8 @@ class KafkaPython:
         raise AssertionError("no record came")
 
 
+LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""kafka-python does not close the sockets of connections that were refused."""
 CLIENTS: list[Any] = [Own(), Confluent(), Aiokafka(), KafkaPython()]
 
 
@@ -349,3 +391,63 @@ async def test_a_fenced_member_joins_again(broker: RunningBroker, client: Client
 
     assert await client.commit_as_fenced(broker.bootstrap, topic, topic, fence) == client.commit_error
     assert await asyncio.to_thread(broker.committed, topic) == {}
+
+
+async def test_a_member_misses_its_session_when_the_clock_jumps(client: Client) -> None:
+    with run_broker(time="virtual") as broker:
+        topic = await asyncio.to_thread(broker.create_topic)
+        assert await Own().publish(broker.bootstrap, topic, 20_000) is None
+
+        async def jump() -> None:
+            await asyncio.to_thread(broker.time.advance, "3m")
+
+        assert await client.commit_as_fenced(broker.bootstrap, topic, topic, jump) == client.commit_error
+        assert await asyncio.to_thread(broker.committed, topic) == {}
+
+
+@LEAVES_SOCKETS
+async def test_a_producer_goes_on_after_a_restart(client: Client) -> None:
+    with run_broker() as broker:
+        topic = await asyncio.to_thread(broker.create_topic)
+        assert await client.publish(broker.bootstrap, topic, 20_000, between=broker.restart) is None
+        assert await asyncio.to_thread(broker.values, topic) == [b"one", b"two"]
+        gc.collect()
+
+
+async def test_a_poison_record_is_reported(broker: RunningBroker, client: Client) -> None:
+    topic = await asyncio.to_thread(broker.create_topic)
+    refused = broker.faults.add(api="Produce", topic=topic, error="INVALID_RECORD")
+    assert await client.publish(broker.bootstrap, topic, 20_000) == client.poison_error
+    assert refused.hits == 1, "the error is final, so the record is not sent again"
+
+
+@LEAVES_SOCKETS
+async def test_a_full_disk_runs_into_the_clients_timeout(client: Client) -> None:
+    with run_broker() as broker:
+        topic = await asyncio.to_thread(broker.create_topic)
+        broker.disk.fail("ENOSPC", under=topic)
+        error = await client.publish(broker.bootstrap, topic, 1_000)
+        assert error in (client.slow_broker_error, "LeaderNotAvailableError")  # aiokafka may tell why
+        assert "No space left" in broker.halt_reason
+        gc.collect()
+
+
+@LEAVES_SOCKETS
+async def test_an_unclean_leader_loses_what_it_missed(client: Client) -> None:
+    with run_cluster(2, {"unclean.leader.election.enable": "true"}) as cluster:
+        topic = await asyncio.to_thread(lambda: cluster.create_topic(replication_factor=2))
+        leader = await asyncio.to_thread(cluster.leader, topic)
+        follower = 3 - leader
+
+        def replace_leader() -> None:
+            cluster.kill(follower)
+            cluster.wait_in_sync(topic, replicas=[leader])
+            asyncio.run(Own().publish(cluster.broker(leader).bootstrap, topic, 20_000))
+            assert cluster.values(topic) == [b"one", b"one"]
+            cluster.kill(leader)
+            cluster.restart(follower)
+            assert cluster.wait_for_leader(topic, is_not=leader) == follower
+
+        assert await client.publish(cluster.bootstrap, topic, 20_000, between=replace_leader) is None
+        assert await asyncio.to_thread(cluster.values, topic) == [b"one", b"two"]
+        gc.collect()

@@ -195,7 +195,7 @@ class LocalCluster:
     def _metrics_addresses(self) -> list[Endpoint]:
         if self._metrics_address is None:
             return []
-        return [_counted(self._metrics_address, number) for number in self.properties]
+        return [counted(self._metrics_address, number) for number in self.properties]
 
     def _name_brokers_left_out(self, say: Callable[[str, str], None]) -> None:
         """Name brokers of the home that stay down: their partitions lack replicas, or a leader."""
@@ -270,7 +270,7 @@ class LocalCluster:
         write_private(path, render_properties(self.properties[number]))
         command = [*self._command, "--config", str(path)]
         if self._metrics_address is not None:
-            command += ["--metrics", str(_counted(self._metrics_address, number))]
+            command += ["--metrics", str(counted(self._metrics_address, number))]
         return BrokerMember(number, command, self.store)
 
 
@@ -301,9 +301,9 @@ def internal_topics(brokers: int) -> dict[str, str]:
 
 
 def _moved(listener: ListenerEndpoint, number: int) -> ListenerEndpoint:
-    return listener._replace(endpoint=_counted(listener.endpoint, number))
+    return listener._replace(endpoint=counted(listener.endpoint, number))
 
 
-def _counted(endpoint: Endpoint, number: int) -> Endpoint:
+def counted(endpoint: Endpoint, number: int) -> Endpoint:
     """Port 0, which takes a free port, stays 0."""
     return endpoint._replace(port=endpoint.port + number - 1) if endpoint.port else endpoint

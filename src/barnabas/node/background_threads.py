@@ -44,6 +44,8 @@ class ThreadBackground:
         self._staying = 0
         """Threads without an order to end."""
         self._undelivered = 0
+        self.on_idle: Callable[[], None] = lambda: None
+        """Runs on the loop when every caller has its outcome."""
         self._retry: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
         self._limited_log = RateLimitedLogger(logger, SystemClock(), lines_per_second=1)
@@ -86,6 +88,8 @@ class ThreadBackground:
     def _deliver(self, told: Callable[[T], None], outcome: T) -> None:
         self._undelivered -= 1
         told(outcome)
+        if not self._undelivered:
+            self.on_idle()
 
     def _post(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # a loop that is closed has no use for the outcome

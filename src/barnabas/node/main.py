@@ -43,6 +43,8 @@ LATER = (
     "barnabas.telemetry.otlp",
 )
 """Modules that a broker alone needs for no request of its start. The code that uses them imports them too."""
+START_ERRORS = (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSError)
+"""Errors with which a start fails for a reason outside of the broker."""
 
 Beside = Callable[[Sequence[ListenerEndpoint]], AbstractAsyncContextManager[None]]
 """What runs beside a broker with these listeners, such as the console."""
@@ -137,26 +139,30 @@ async def serve_broker(
     except StartAbandoned:
         await stopping
         return
-    except (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSError) as error:
+    except START_ERRORS as error:
         stopped.set()
         await stopping
-        if isinstance(error, StoreLocked):
-            raise  # the message needs the directory that the user named
-        raise StartupFailed(_told(error)) from error
+        raise as_startup_failed(error) from error
     settle_memory()
     print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
     if started is not None:
         await started()
     beside = [
         asyncio.create_task(_stop_when_halted(broker, stopped)),
-        asyncio.create_task(_serve_inspection(broker)),
-        asyncio.create_task(_import_handlers()),
+        asyncio.create_task(serve_beside(broker)),
     ]
     await stopping
     for each in beside:
         each.cancel()
     if broker.halted.is_set():
         raise BrokerHalted(f"the broker has stopped: {broker.halt_reason}")
+
+
+def as_startup_failed(error: Exception) -> Exception:
+    """The error of a start with a message for the operator."""
+    if isinstance(error, StoreLocked):
+        return error  # the message needs the directory that the user named
+    return StartupFailed(_told(error))
 
 
 def _told(error: Exception) -> str:
@@ -176,6 +182,13 @@ async def _stop_when_halted(broker: Broker, stopped: asyncio.Event) -> None:
     """Stop a broker without a log directory: it can lead no partition, and clients do better without it."""
     await broker.halted.wait()
     stopped.set()
+
+
+async def serve_beside(broker: Broker) -> None:
+    """Serve the local view of a broker that has started, and import the rest of its handlers."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_serve_inspection(broker))
+        group.create_task(_import_handlers())
 
 
 async def _serve_inspection(broker: Broker) -> None:

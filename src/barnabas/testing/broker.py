@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.reporting.metrics import render_prometheus
+from barnabas.node.broker import Broker
 from barnabas.node.main import loop_factory
 from barnabas.testing.asking import inspection
 from barnabas.testing.asking.looking import Looking
@@ -34,12 +36,19 @@ from barnabas.testing.snapshots import check_copy, copy_data
 
 T = TypeVar("T")
 Time = Literal["real", "virtual"]
+Beside = Callable[[Broker], Coroutine[Any, Any, None]]
+"""What runs beside a broker, on its loop."""
 
 SMALL_INTERNAL_TOPICS: Final = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
 """Kafka makes fifty partitions of each, and a test would wait for them."""
+QUICK_SETTINGS: Final = {
+    # In production a new group waits for more members; a test has none.
+    "group.initial.rebalance.delay.ms": "0",
+    **SMALL_INTERNAL_TOPICS,
+}
 
 
 class RunningBroker(Looking):
@@ -62,6 +71,11 @@ class RunningBroker(Looking):
         return ",".join(str(each.endpoint) for each in self._life.broker.bound_listeners)
 
     @property
+    def listeners(self) -> str:
+        """Names and addresses of all listeners, as in `listeners`."""
+        return ",".join(map(str, self._life.broker.bound_listeners))
+
+    @property
     def broker_id(self) -> int:
         return self._life.broker.broker_id
 
@@ -69,6 +83,11 @@ class RunningBroker(Looking):
     def is_running(self) -> bool:
         """False after `kill` and `stop`."""
         return self._life.is_running
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still, between `pause` and `resume`."""
+        return self._life.is_paused
 
     @property
     def disk(self) -> Disk:
@@ -180,26 +199,37 @@ def run_broker(
         properties = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory),
-            # In production a new group waits for more members; a test has none.
-            "group.initial.rebalance.delay.ms": "0",
-            **SMALL_INTERNAL_TOPICS,
+            **QUICK_SETTINGS,
             **(settings or {}),
         }
-        clock = VirtualClock() if time == "virtual" else None
-        factory = loop_factory() if clock is None else lambda: VirtualLoop(clock)
-        life = BrokerLife(
-            "broker",
-            properties,
-            Kit(is_lasting=data_dir is not None),
-            Surroundings(Wires, lambda _: factory()),
-        )
-        life.start()
-        broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
-        try:
+        with open_broker(properties, directory, Kit(is_lasting=data_dir is not None), time=time) as broker:
             yield broker
-        finally:
-            life.stop()
-            broker._forget_snapshots()
+
+
+@contextmanager
+def open_broker(
+    properties: Mapping[str, str],
+    directory: Path,
+    kit: Kit,
+    *,
+    time: Time,
+    metrics_address: Endpoint | None = None,
+    beside: Beside | None = None,
+) -> Iterator[RunningBroker]:
+    """Run a broker with these properties and no others; its data is in `directory`."""
+    clock = VirtualClock() if time == "virtual" else None
+    factory = loop_factory() if clock is None else lambda: VirtualLoop(clock)
+    around = Surroundings(
+        Wires, lambda _: factory(), metrics_address=metrics_address, beside=beside
+    )  # fmt: skip
+    life = BrokerLife("broker", properties, kit, around)
+    life.start()
+    broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
+    try:
+        yield broker
+    finally:
+        life.stop()
+        broker._forget_snapshots()
 
 
 def virtual_time(clock: VirtualClock, life: BrokerLife) -> VirtualTime:

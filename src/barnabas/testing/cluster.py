@@ -22,14 +22,16 @@ from typing import Final, TypeVar
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.metadata import Partition
+from barnabas.cluster.shared.session_table import TICK_MS
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.localcluster.local_cluster import internal_topics
 from barnabas.node.membership.coordination_store import COORDINATION_DIRECTORY, OpenCoordination
 from barnabas.testing.asking import inspection, interventions
 from barnabas.testing.asking.looking import WAIT_S, Looking
-from barnabas.testing.broker import SMALL_INTERNAL_TOPICS, RunningBroker, Time, check_time
+from barnabas.testing.broker import QUICK_SETTINGS, Beside, RunningBroker, Time, check_time
 from barnabas.testing.faults.disk import Disk
+from barnabas.testing.faults.rules import Faults
 from barnabas.testing.running.broker_life import BrokerLife, Surroundings
 from barnabas.testing.running.kit import Kit
 from barnabas.testing.running.store_thread import StoreThread
@@ -41,6 +43,8 @@ T = TypeVar("T")
 
 BROKERS_MAX: Final = 32
 SESSION_TIMEOUT_MS: Final = 6_000
+VIRTUAL_TICK_MS: Final = 1_000
+"""Period in which the store looks for silent sessions. Each look is a stop of a jump through time."""
 
 
 class MemberBroker(RunningBroker):
@@ -49,7 +53,6 @@ class MemberBroker(RunningBroker):
     def __init__(self, life: BrokerLife, data_dir: Path, cluster: RunningCluster) -> None:
         super().__init__(life, data_dir, cluster._time)
         self._cluster = cluster
-        self.faults.in_cluster = True
         actions = life.kit.actions
         actions.client = lambda: inspection.kit_client(cluster._endpoints())
         actions.loop = lambda: cluster._store.loop
@@ -58,6 +61,10 @@ class MemberBroker(RunningBroker):
     def kill(self) -> None:
         """End the broker as `kill -9` does; the others take over at once."""
         self._cluster.kill(self.broker_id)
+
+    def restart(self) -> None:
+        """Start the broker on its port and data, after a clean stop if it runs. Cuts stay."""
+        self._cluster.restart(self.broker_id)
 
     def snapshot(self, into: Path | None = None) -> Path:  # noqa: ARG002 - as for one broker
         """RuntimeError: the data of one broker alone is of no use."""
@@ -76,15 +83,19 @@ class RunningCluster(Looking):
 
     def __init__(
         self,
-        brokers: int,
-        settings: Mapping[str, str],
+        properties: Mapping[int, Mapping[str, str]],
         home: Path,
         clock: VirtualClock,
         *,
         is_virtual: bool,
         is_lasting: bool,
+        metrics_addresses: Mapping[int, Endpoint] | None = None,
+        beside: Beside | None = None,
     ) -> None:
+        """`properties` are those of each broker, by its id."""
         self._home = home
+        self.faults = Faults(in_cluster=True)
+        """Rules that make requests to any broker go wrong. Those of a single broker are its own `faults`."""
         self._clock = clock
         self._time = VirtualTime(clock, self._loops) if is_virtual else None
         self._is_lasting = is_lasting
@@ -92,15 +103,17 @@ class RunningCluster(Looking):
         self._cuts: set[frozenset[int]] = set()
         self._names: dict[int, str] = {}
         self._lives: dict[int, BrokerLife] = {}
-        for number in range(1, brokers + 1):
-            properties = {**settings, **self._own_settings(number)}
+        for number, settings in properties.items():
             around = Surroundings(
                 lambda: Wires(busy_poll_ms=0.0),  # brokers of one process would poll against each other
                 lambda wires: WiredLoop(clock, wires),
                 partial(self._opener, number),
+                (metrics_addresses or {}).get(number),
+                beside,
             )
-            kit = Kit(is_lasting=is_lasting)
-            self._lives[number] = BrokerLife(f"broker-{number}", properties, kit, around)
+            kit = Kit(is_lasting=is_lasting, of_cluster=self.faults)
+            named = {"coordination.socket": str(self._store.socket)}
+            self._lives[number] = BrokerLife(f"broker-{number}", {**settings, **named}, kit, around)
         self.brokers: Sequence[MemberBroker] = [
             MemberBroker(life, home / f"broker-{number}", self) for number, life in self._lives.items()
         ]
@@ -108,14 +121,8 @@ class RunningCluster(Looking):
 
     def _new_store(self) -> StoreThread:
         files = Disk(is_lasting=self._is_lasting)
-        return StoreThread(self._home / COORDINATION_DIRECTORY, self._clock, files)
-
-    def _own_settings(self, number: int) -> dict[str, str]:
-        return {
-            "broker.id": str(number),
-            "log.dirs": str(self._home / f"broker-{number}"),
-            "coordination.socket": str(self._store.socket),
-        }
+        tick_ms = TICK_MS if self._time is None else VIRTUAL_TICK_MS
+        return StoreThread(self._home / COORDINATION_DIRECTORY, self._clock, files, tick_ms=tick_ms)
 
     def _opener(self, number: int, wires: Wires) -> OpenCoordination:
         self._names[number] = secrets.token_hex(8)
@@ -192,6 +199,11 @@ class RunningCluster(Looking):
 
     async def _expire(self, broker_id: int) -> None:
         await self._store.expire_sessions(self._names[broker_id])
+
+    @property
+    def cuts(self) -> list[tuple[int, int]]:
+        """Pairs of brokers that cannot connect to each other."""
+        return sorted((min(each), max(each)) for each in self._cuts)
 
     # --- leaders ---
 
@@ -349,10 +361,7 @@ def run_cluster(
             copy_data(snapshot, home)
         properties = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
-            "group.initial.rebalance.delay.ms": "0",
-            **SMALL_INTERNAL_TOPICS,
-            "default.replication.factor": str(min(brokers, 3)),
-            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            **quick_settings(brokers),
             **internal_topics(brokers),
             **(settings or {}),
         }
@@ -367,17 +376,35 @@ def run_cluster(
             if mine in (settings or {}):
                 raise ValueError(f"{mine} is set by the cluster itself; leave it out")
         cluster = RunningCluster(
-            brokers,
-            properties,
+            {
+                number: {**properties, "broker.id": str(number), "log.dirs": str(home / f"broker-{number}")}
+                for number in range(1, brokers + 1)
+            },
             home,
             VirtualClock(),
             is_virtual=time == "virtual",
             is_lasting=data_dir is not None,
         )
-        try:
-            cluster._start(list(cluster._lives))
+        with running(cluster):
             yield cluster
-        finally:
-            cluster._halt()
-            for each in cluster.brokers:
-                each._forget_snapshots()
+
+
+def quick_settings(brokers: int) -> dict[str, str]:
+    """Settings with which a cluster of this size starts quickly, and misses a paused broker soon."""
+    return {
+        **QUICK_SETTINGS,
+        "default.replication.factor": str(min(brokers, 3)),
+        "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    }
+
+
+@contextmanager
+def running(cluster: RunningCluster) -> Iterator[None]:
+    """Run all brokers of a cluster during the context."""
+    try:
+        cluster._start(list(cluster._lives))
+        yield
+    finally:
+        cluster._halt()
+        for each in cluster.brokers:
+            each._forget_snapshots()

@@ -38,8 +38,10 @@ def copy_data(source: Path, target: Path) -> None:
 
 
 def clear(directory: Path) -> None:
-    """Delete everything in a directory, and leave the directory itself."""
+    """Delete everything in a directory but its locks, and leave the directory itself."""
     for each in directory.iterdir():
+        if each.name in _NOT_COPIED:
+            continue
         if each.is_dir() and not each.is_symlink():
             shutil.rmtree(each)
         else:

@@ -52,7 +52,17 @@ class Writer:
         columns: pa.Schema = COLUMNS,
         by: Sequence[str] = (),
     ) -> None:
-        self.table = opened(kind, path, columns, by)
+        self.begin(opened(kind, path, columns, by), query=query, columns=columns)
+
+    @classmethod
+    def of(cls, table: Table, query: str = QUERY) -> Writer:
+        """A driver of a table that is open."""
+        found = cls.__new__(cls)
+        found.begin(table, query=query)
+        return found
+
+    def begin(self, table: Table, *, query: str, columns: pa.Schema = COLUMNS) -> None:
+        self.table = table
         self._query = query
         self._columns = columns
         self._run = new_run()

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,21 +19,11 @@ from barnabas.client.sync.producer import Producer
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.offset_numbers import LATEST
 from tests.scenario.console.conftest import HOSTILE, partitions
+from tests.support import browser as browser_support
 from tests.support.broker import BarnabasBroker
+from tests.support.browser import Browser, browsing, until, violations
 from tests.support.console import RunningConsole, running_console
-from tests.support.waiting import PATIENCE_S
 
-CHROMIUM = Path("/usr/bin/chromium")
-AXE = Path(__file__).resolve().parents[2] / "support" / "axe" / "axe.min.js"
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 PAGES = (
     "/",
     "/topics",
@@ -65,57 +53,7 @@ PAGES = (
 )
 DARK_PAGES = ("/topics", "/topics/orders/messages", "/group?id=billing", "/topics/orders/partitions/0")
 
-playwright_api = pytest.importorskip(
-    "playwright.sync_api", reason="the browser tests need playwright from PyPI"
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="the browser tests need Debian's chromium"),
-]
-
-
-class Browser:
-    """Pages of the console, with everything that the browser complains about."""
-
-    def __init__(self, browser: Any, url: str, pictures: Path | None) -> None:
-        self._browser = browser
-        self._url = url
-        self._pictures = pictures
-        self.complaints: list[str] = []
-
-    def open(self, path: str, *, is_dark: bool = False, is_phone: bool = False) -> Any:
-        page = self._browser.new_context(
-            viewport={"width": 390, "height": 844} if is_phone else {"width": 1280, "height": 860},
-            color_scheme="dark" if is_dark else "light",
-            locale="en-GB",
-        ).new_page()
-        page.on("pageerror", lambda error: self.complaints.append(f"{path}: {error}"))
-        page.on("console", self._heard)
-        page.on("request", self._asked)
-        page.on("dialog", lambda dialog: self.complaints.append(f"{path}: dialog {dialog.message}"))
-        page.goto(self._url + path)
-        return page
-
-    def picture(self, page: Any, name: str) -> None:
-        if self._pictures is not None:
-            self._pictures.mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=self._pictures / f"{name}.png")
-
-    def _heard(self, message: Any) -> None:
-        if message.type in ("error", "warning") and "status of 404" not in message.text:
-            self.complaints.append(message.text)
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self._url, "data:")):
-            self.complaints.append(f"a request to {request.url}")
-
-
-def until(page: Any, condition: str, arg: object = None) -> None:
-    """Wait for a condition. The page's policy forbids what Playwright's own wait does: code from a text."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not page.evaluate(condition, arg):
-        assert time.monotonic() < deadline, f"never: {condition}"
-        page.wait_for_timeout(50)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -127,37 +65,23 @@ def console(broker: BarnabasBroker) -> Iterator[RunningConsole]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(FLAGS))
-        yield browser
-        browser.close()
+    with browser_support.chromium() as found:
+        yield found
 
 
 @pytest.fixture
 def browser(chromium: Any, console: RunningConsole, request: pytest.FixtureRequest) -> Iterator[Browser]:
-    wanted = request.config.getoption("--screenshots")
-    made = Browser(chromium, console.url, None if wanted is None else Path(wanted))
-    yield made
-    for context in chromium.contexts:
-        context.close()
-    assert made.complaints == []
+    with browsing(chromium, console.url, request.config.getoption("--screenshots")) as found:
+        yield found
 
 
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
 def test_every_page_is_accessible(browser: Browser, is_dark: bool) -> None:
-    """axe-core finds nothing. It runs beside the policy of the page, which would not let it in."""
+    """axe-core finds nothing."""
     found: dict[str, Any] = {}
     for path in DARK_PAGES if is_dark else PAGES:
         page = browser.open(path, is_dark=is_dark)
-        session = page.context.new_cdp_session(page)
-        session.send("Page.setBypassCSP", {"enabled": True})
-        page.reload()
-        page.evaluate(AXE.read_text())
-        result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        for each in result["violations"]:
-            found.setdefault(
-                f"{path}: {each['id']}: {each['help']}", [n["html"][:120] for n in each["nodes"][:3]]
-            )
+        found |= {f"{path}: {each}": nodes for each, nodes in violations(page).items()}
         page.context.close()
     assert found == {}
 

@@ -139,7 +139,7 @@ def test_pipelines_are_shown_and_paused(broker: BarnabasBroker) -> None:
         url = f"http://127.0.0.1:{server.server_address[1]}"
         try:
             with running_console(broker.bootstrap, "--pipelines", url) as console, console.client() as client:
-                assert "clicks running exactly-once 12,345 7 2 1" in words(client.get("/pipelines"))
+                assert "clicks running exactly-once 12,345 – 7 2 1" in words(client.get("/pipelines"))
                 page = client.get("/pipeline?name=clicks")
                 assert "&lt;b&gt;boom&lt;/b&gt;" in page.text
                 assert "source.topic" in page.text

@@ -127,7 +127,7 @@ def test_a_user_gets_a_password_and_loses_it(client: httpx.Client, owner: Admin)
 def test_quotas_are_set_shown_and_removed(client: httpx.Client, owner: Admin) -> None:
     rate = {"key": "producer_byte_rate", "value": "1048576"}
     made = submit(client, "/access/quotas", "/access/quotas/set", user="<default>", **rate)
-    assert "producer_byte_rate of user <default> is 1.04858e+06 now." in words(made)
+    assert "producer_byte_rate of user <default> is 1,048,576 now." in words(made)
     submit(client, "/access/quotas", "/access/quotas/set", **{"user": "alice", "client-id": "etl", **rate})
     shown = words(client.get("/access/quotas"))
     assert "user alice , client id etl producer_byte_rate 1.0 MiB/s" in shown

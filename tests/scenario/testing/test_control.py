@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,8 @@ class Control:
 
     def __init__(self, process: ServerProcess) -> None:
         words = process.output_text().split()
-        self.bootstrap = next(each for each in words if each.startswith("PLAINTEXT://")).strip(",")[12:]
+        listeners = next(each for each in words if each.startswith("PLAINTEXT://"))
+        self.bootstrap = listeners.strip(",").replace("PLAINTEXT://", "")
         self._url = next(each for each in words if each.endswith("/openapi.json")).removesuffix(
             "/openapi.json"
         )
@@ -42,10 +46,10 @@ class Control:
             return answer.code, json.loads(answer.read())["message"]
 
 
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    words = [sys.executable, "-m", "barnabas", "start", "--data-dir", str(tmp_path), "--listener",
-             "PLAINTEXT://127.0.0.1:0", "--control", "127.0.0.1:0"]  # fmt: skip
+@contextmanager
+def controlled(directory: Path, *more: str) -> Iterator[Control]:
+    words = [sys.executable, "-m", "barnabas", "start", "--data-dir", str(directory), "--listener",
+             "PLAINTEXT://127.0.0.1:0", "--control", "127.0.0.1:0", *more]  # fmt: skip
     process = ServerProcess(
         words,
         is_ready=lambda line: line.startswith("control on"),
@@ -55,7 +59,13 @@ def control(tmp_path: Path) -> Iterator[Control]:
         process.wait_ready(60)
         yield Control(process)
     finally:
-        process.stop()
+        assert process.stop() == 0
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Control]:
+    with controlled(tmp_path) as control:
+        yield control
 
 
 def test_a_rule_is_added_awaited_and_removed(control: Control) -> None:
@@ -128,12 +138,163 @@ def test_bad_requests_are_answered_in_words(control: Control) -> None:
     assert control.refusal("GET", "/nothing")[0] == 404
     assert control.refusal("POST", "/time", {"advance": "soon"})[0] == 400
     assert control.refusal("POST", "/groups/g/wait?state=Stable&timeout_s=0.1")[0] == 408
+    assert control.refusal("POST", "/groups/g/wait?state=Stable&timeout_s=nan")[0] == 400
+    assert control.refusal("POST", "/groups/g/wait?sate=Stable") == (
+        400,
+        "the query names sate; write state, members, timeout_s",
+    )
+    assert control.refusal("POST", "/faults", {"error": 6, "topic": 5})[0] == 400
+    assert control.refusal("POST", "/brokers/77/kill")[0] == 404
+    assert control.refusal("POST", "/cuts", {"between": [1, 2]})[0] == 400
+    assert control.refusal("POST", "/snapshots/1/restore")[0] == 404
 
 
 def test_the_interface_describes_itself(control: Control) -> None:
     page = control.ask("GET", "/openapi.json")
     assert page["openapi"] == "3.1.0"
     assert set(page["paths"]["/faults"]) == {"get", "post", "delete"}
+
+
+def publish(control: Control, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": control.bootstrap, "retry.backoff.ms": 10, "log_level": 0})
+    producer.produce(topic, value)
+    assert producer.flush(60) == 0
+
+
+def texts(control: Control, topic: str) -> list[str]:
+    return [each["value"]["text"] for each in control.ask("GET", f"/topics/{topic}/records")]
+
+
+def test_a_broker_has_lives_and_snapshots(control: Control) -> None:
+    (broker,) = control.ask("GET", "/brokers")
+    path = f"/brokers/{broker['id']}"
+    assert broker["state"] == "running"
+    assert broker["is_controller"]
+    control.ask("PUT", "/topics/orders", {"partitions": 1})
+    publish(control, "orders", b"one")
+    kept = control.ask("POST", "/snapshots")["snapshot"]
+    publish(control, "orders", b"two")
+    control.ask("POST", f"{path}/kill")
+    assert control.ask("GET", "/brokers")[0]["state"] == "stopped"
+    assert control.refusal("GET", "/topics/orders/records")[0] == 409
+    control.ask("POST", f"{path}/restart")
+    assert texts(control, "orders") == ["one", "two"]
+    control.ask("POST", f"/snapshots/{kept}/restore")
+    assert texts(control, "orders") == ["one"]
+    control.ask("POST", f"{path}/pause")
+    assert control.ask("GET", "/brokers")[0]["state"] == "paused"
+    control.ask("POST", f"{path}/resume")
+    publish(control, "orders", b"three")
+
+
+def test_a_broker_that_halts_can_be_looked_at_and_restarted(control: Control) -> None:
+    control.ask("PUT", "/topics/orders", {"partitions": 1})
+    control.ask("PUT", "/disk", {"state": "ENOSPC"})
+    settings = {"bootstrap.servers": control.bootstrap, "message.timeout.ms": 1_000, "log_level": 0}
+    producer = Producer(settings)
+    producer.produce("orders", b"lost")
+    producer.flush(30)
+    (broker,) = control.ask("GET", "/brokers")
+    assert broker["state"] == "halted"
+    assert "No space left" in broker["halt_reason"]
+    control.ask("POST", f"/brokers/{broker['id']}/restart")
+    publish(control, "orders", b"kept")
+    assert texts(control, "orders") == ["kept"]
+
+
+def test_a_wait_ends_with_its_broker(control: Control) -> None:
+    """A call that waits does not outlive the broker, and holds up neither other calls nor the stop."""
+    (broker,) = control.ask("GET", "/brokers")
+    answers: list[tuple[int, str]] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(control.refusal("POST", "/groups/g/wait?state=Stable&timeout_s=50"))
+    )
+    waiting.start()
+    time.sleep(0.5)  # it waits by then
+    control.ask("POST", f"/brokers/{broker['id']}/kill")
+    waiting.join(40)
+    assert [status for status, _ in answers] == [409]
+    rule = control.ask("POST", "/faults", {"api": "Produce", "observe": True})
+    endless = threading.Thread(
+        target=lambda: _ignoring_errors(
+            lambda: control.ask("POST", f"/faults/{rule['number']}/wait?timeout_s=3000")
+        ),
+        daemon=True,
+    )
+    endless.start()
+
+
+def _ignoring_errors(call: Callable[[], object]) -> None:
+    with suppress(OSError):  # the server has gone
+        call()
+
+
+def test_a_cluster_is_controlled_over_http(tmp_path: Path) -> None:
+    with controlled(tmp_path, "--brokers", "3") as control:
+        assert [each["id"] for each in control.ask("GET", "/brokers")] == [1, 2, 3]
+        assert len(control.bootstrap.split(",")) == 3
+        control.ask("PUT", "/topics/orders", {"partitions": 1, "replication_factor": 3})
+        partition = "/topics/orders/partitions/0"
+        control.ask("POST", f"{partition}/wait?in_sync=true")
+        for to in (2, 3):
+            assert control.ask("PUT", f"{partition}/leader", {"to": to})["leader"] == to
+        publish(control, "orders", b"one")
+
+        rule = control.ask(
+            "POST", "/faults", {"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2, "broker": 3}
+        )
+        other = control.ask("POST", "/faults", {"api": "Produce", "drop": "before", "broker": 1})
+        every = control.ask("POST", "/faults", {"api": "Metadata", "observe": True})
+        publish(control, "orders", b"two")
+        assert control.ask("GET", f"/faults/{rule['number']}")["hits"] == 2
+        assert control.ask("GET", f"/faults/{other['number']}")["hits"] == 0
+        assert control.ask("GET", f"/faults/{every['number']}")["hits"] >= 1
+        assert {each["broker"] for each in control.ask("GET", "/requests?api=Produce")} == {3}
+        control.ask("DELETE", "/faults")
+
+        control.ask("POST", "/brokers/3/kill")
+        assert control.ask("POST", f"{partition}/wait?leader_is_not=3")["leader"] in (1, 2)
+        publish(control, "orders", b"three")
+        control.ask("POST", "/brokers/3/restart")
+        assert control.ask("POST", f"{partition}/wait?in_sync=true")["in_sync"] == [1, 2, 3]
+        assert control.ask("POST", "/cuts", {"between": [1, 3]}) == [[1, 3]]
+        control.ask("DELETE", "/cuts")
+        assert control.ask("GET", "/cuts") == []
+        control.ask("POST", "/brokers/2/pause")
+        control.ask("POST", "/brokers/2/resume")
+        control.ask("POST", "/brokers/2/expire-session")
+        control.ask("POST", "/time", {"advance": "10s"})
+        assert control.ask("POST", f"{partition}/wait?in_sync=true")["in_sync"] == [1, 2, 3]
+        assert texts(control, "orders") == ["one", "two", "three"]
+        assert control.refusal("GET", "/log") == (400, "each broker has a log; name one, such as ?broker=1")
+        assert control.ask("GET", "/log?broker=3")
+        assert control.refusal("POST", "/brokers/4/kill")[0] == 404
+        assert control.refusal("PUT", f"{partition}/leader", {"to": 9})[0] == 400
+
+
+def test_two_clusters_do_not_share_a_directory(tmp_path: Path) -> None:
+    with controlled(tmp_path, "--brokers", "2"):
+        words = [sys.executable, "-m", "barnabas", "start", "--data-dir", str(tmp_path), "--brokers", "2",
+                 "--control", "127.0.0.1:0", "--listener", "PLAINTEXT://127.0.0.1:0"]  # fmt: skip
+        second = ServerProcess(words, environment={"PYTHONPATH": str(REPOSITORY / "src")})
+        assert second.wait(60) != 0
+        assert "another cluster is running on" in second.output_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--set", "broker.id=1"], "broker.id is set by the cluster itself"),
+        (["--zookeeper", "local"], "zookeeper.connect is set by the cluster itself"),
+        (["--console", "127.0.0.1:0"], "leave out --console"),
+    ],
+)
+def test_settings_of_a_controlled_cluster_are_checked(tmp_path: Path, more: list[str], told: str) -> None:
+    words = [sys.executable, "-m", "barnabas", "start", "--data-dir", str(tmp_path), "--brokers", "2",
+             "--control", "127.0.0.1:0", *more]  # fmt: skip
+    process = ServerProcess(words, environment={"PYTHONPATH": str(REPOSITORY / "src")})
+    assert process.wait(60) == 2
+    assert told in process.output_text()
 
 
 def test_it_is_served_on_loopback_alone(tmp_path: Path) -> None:

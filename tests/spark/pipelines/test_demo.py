@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -10,9 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
+import pytest
+
 from barnabas.pipelines.state.progress import Progress
 from tests.support.broker import barnabas_broker
 from tests.support.spark import require_spark
+from tests.support.waiting import PATIENCE_S
 
 DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
 
@@ -59,6 +64,25 @@ def test_the_numbers_at_the_end_add_up(tmp_path: Path) -> None:
         )
         running[0].failure = "broken"
         assert not module.settle(stream, {}, running)
+
+
+def test_it_opens_on_the_console(tmp_path: Path) -> None:
+    module = demo()
+    with barnabas_broker(tmp_path) as broker:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            module.PAGE_PORT = taken.getsockname()[1]
+            with module.page(broker.bootstrap) as address:
+                assert not address.endswith(f":{module.PAGE_PORT}"), "a taken port is left alone"
+                found = httpx.get(f"{address}/api/overview", timeout=PATIENCE_S, trust_env=False).json()
+                assert len(found["brokers"]) == 1
+        with module.page(broker.bootstrap) as address:
+            assert address == f"http://127.0.0.1:{module.PAGE_PORT}"
+        with pytest.raises(httpx.TransportError):
+            httpx.get(address, timeout=PATIENCE_S, trust_env=False)
+    with module.page("nowhere:port") as address:
+        assert address is None
 
 
 def test_its_pipelines_are_valid(tmp_path: Path) -> None:

@@ -2,66 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from tests.support.fixtures import TopicFactory
-from tests.support.process import ServerProcess
-from tests.support.spark import REPOSITORY, require_spark
+from tests.support.pipeline_service import PATIENCE_S, Service
+from tests.support.spark import require_spark
 from tests.support.topics import consume, produce
-
-PATIENCE_S = 900.0
-
-
-class Service:
-    def __init__(self, bootstrap: str, directory: Path) -> None:
-        self._environment = {"PYTHONPATH": str(REPOSITORY / "src"), "SPARK_MASTER": "local[2]"}
-        self.process = ServerProcess(
-            [sys.executable, "-m", "barnabas", "pipeline", "serve", "--listen", "127.0.0.1:0",
-             "--state", str(directory / "state"), "--bootstrap", bootstrap],
-            is_ready=lambda line: "listen on" in line,
-            environment=self._environment,
-        )  # fmt: skip
-        self._url = self.process.wait_ready(PATIENCE_S).rsplit(" ", 1)[-1]
-
-    def cli(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "barnabas", "pipeline", *arguments, "--url", self._url],
-            env={**os.environ, **self._environment}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def status(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.cli("status", name, "--json"))["pipeline"]
-        return found
-
-    def wait(self, name: str, state: str, *, records: int = 0) -> dict[str, Any]:
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
-            found = self.status(name)
-            if found["state"] == state and found["records"] >= records:
-                return found
-            assert found["state"] != "FAILED" or state == "FAILED", found
-            time.sleep(0.5)
-        raise AssertionError(f"{found}, not {state} with {records} records")
-
-    def drivers(self) -> list[psutil.Process]:
-        return [
-            child
-            for child in psutil.Process(self.process.pid).children()
-            if "barnabas.pipelines.spark.driver" in child.cmdline()
-        ]
 
 
 @pytest.fixture

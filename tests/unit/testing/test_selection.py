@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from barnabas.core.ids import Uuid
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.messages.produce import (
@@ -19,9 +25,10 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.protocol.schema.message import Message
 from barnabas.testing.faults.rules import milliseconds
-from barnabas.testing.faults.selection import Selection, merge
+from barnabas.testing.faults.selection import Selection, merge, replace
 
 ORDERS = Uuid(bytes(15) + b"\1")
+ONE = frozenset({1})
 
 
 def produce(*named: tuple[str, int]) -> ProduceRequest:
@@ -43,14 +50,14 @@ def nameless(_: Uuid) -> str | None:
 
 def test_the_selected_partition_leaves_the_others() -> None:
     request = produce(("a", 0), ("a", 1), ("b", 1))
-    selected, others = Selection("a", 1).split(request, nameless)
+    selected, others = Selection("a", ONE).split(request, nameless)
     assert names(selected) == [("a", 1)]
     assert names(others) == [("a", 0), ("b", 1)]
     assert names(request) == [("a", 0), ("a", 1), ("b", 1)]  # the request itself is unchanged
 
 
 def test_a_partition_of_every_topic() -> None:
-    selected, others = Selection(partition=1).split(produce(("a", 0), ("a", 1), ("b", 1)), nameless)
+    selected, others = Selection(partitions=ONE).split(produce(("a", 0), ("a", 1), ("b", 1)), nameless)
     assert names(selected) == [("a", 1), ("b", 1)]
     assert names(others) == [("a", 0)]
 
@@ -66,10 +73,10 @@ def test_all_or_nothing(selection: Selection, is_selected: bool, has_others: boo
 
 def test_topics_are_found_by_their_id() -> None:
     request = FetchRequest(topics=[FetchTopic(topic_id=ORDERS, partitions=[FetchPartition(partition=3)])])
-    selected, others = Selection("orders", 3).split(request, {ORDERS: "orders"}.get)
+    selected, others = Selection("orders", frozenset({3})).split(request, {ORDERS: "orders"}.get)
     assert selected is not None
     assert others is None
-    assert Selection("orders", 3).split(request, nameless) == (None, request)
+    assert Selection("orders", frozenset({3})).split(request, nameless) == (None, request)
 
 
 def test_plain_names_of_topics() -> None:
@@ -81,9 +88,9 @@ def test_plain_names_of_topics() -> None:
 
 
 def test_groups_at_the_top_and_in_arrays() -> None:
-    assert Selection(group="g").names_group_of(HeartbeatRequest(group_id="g"))
-    assert not Selection(group="h").names_group_of(HeartbeatRequest(group_id="g"))
-    assert Selection(group="g").names_group_of(
+    assert Selection(group="g").names_subject_of(HeartbeatRequest(group_id="g"))
+    assert not Selection(group="h").names_subject_of(HeartbeatRequest(group_id="g"))
+    assert Selection(group="g").names_subject_of(
         OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id="f"), OffsetFetchRequestGroup(group_id="g")]
         )
@@ -101,6 +108,48 @@ def response(*codes: tuple[str, int, int]) -> ProduceResponse:
 def test_refused_partitions_join_their_topic() -> None:
     merged = merge(response(("a", 0, 0), ("b", 0, 0)), response(("a", 1, 6), ("c", 0, 6)))
     assert merged == response(("a", 0, 0), ("a", 1, 6), ("b", 0, 0), ("c", 0, 6))
+
+
+def test_refused_partitions_take_the_place_of_those_that_were_served() -> None:
+    served = response(("a", 0, 0), ("a", 1, 0), ("b", 0, 0))
+    assert replace(served, response(("a", 1, 7), ("b", 0, 7))) == response(
+        ("a", 0, 0), ("a", 1, 7), ("b", 0, 7)
+    )
+
+
+def test_refused_topics_take_the_place_of_those_that_were_made() -> None:
+    made = CreateTopicsResponse(
+        topics=[CreatableTopicResult(name="a"), CreatableTopicResult(name="b", topic_id=ORDERS)]
+    )
+    late = CreatableTopicResult(name="b", error_code=7)
+    replaced = replace(made, CreateTopicsResponse(topics=[late]))
+    assert replaced == CreateTopicsResponse(topics=[CreatableTopicResult(name="a"), late])
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_named"),
+    [
+        (ProduceRequest(transactional_id="t"), True),
+        (ProduceRequest(transactional_id=None), False),
+        (AddPartitionsToTxnRequest(v3_and_below_transactional_id="t"), True),
+        (
+            AddPartitionsToTxnRequest(transactions=[AddPartitionsToTxnTransaction(transactional_id="t")]),
+            True,
+        ),
+        (FindCoordinatorRequest(key="t", key_type=1), True),
+        (FindCoordinatorRequest(coordinator_keys=["s", "t"], key_type=1), True),
+        (FindCoordinatorRequest(key="t", key_type=0), False),
+        (HeartbeatRequest(group_id="t"), False),
+    ],
+)
+def test_transactional_ids_at_the_top_and_in_arrays(request_: Message, is_named: bool) -> None:
+    assert Selection(transactional_id="t").names_subject_of(request_) is is_named
+
+
+def test_a_coordinator_of_a_transaction_is_none_of_a_group() -> None:
+    wanted = Selection(group="g")
+    assert wanted.names_subject_of(FindCoordinatorRequest(coordinator_keys=["g"], key_type=0))
+    assert not wanted.names_subject_of(FindCoordinatorRequest(coordinator_keys=["g"], key_type=1))
 
 
 @pytest.mark.parametrize(

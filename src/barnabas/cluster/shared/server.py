@@ -54,12 +54,13 @@ CONNECTIONS_MAX: Final = 1_000
 class StoreServer:
     """Serves one embedded store, which its owner opens and closes. `accept` is the protocol factory."""
 
-    def __init__(self, store: EmbeddedStore, clock: Clock) -> None:
+    def __init__(self, store: EmbeddedStore, clock: Clock, tick_ms: int = TICK_MS) -> None:
         self.failure = asyncio.get_running_loop().create_future()
         """Done when the store cannot write and must be started again."""
         self._store = store
         self._now_ms = clock.monotonic_ms
-        self._table = SessionTable(self._now_ms())
+        self._table = SessionTable(self._now_ms(), tick_ms)
+        self._tick_ms = tick_ms
         self._sessions: dict[int, EmbeddedSession] = {}
         self._attached: dict[int, Peer] = {}
         self._ending: dict[int, asyncio.Future[list[Result]]] = {}
@@ -233,7 +234,7 @@ class StoreServer:
         return Done()
 
     def _tick(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1_000, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(self._tick_ms / 1_000, self._tick)
         try:
             for session_id in self._table.tick(self._now_ms()):
                 logger.info("coordination store: session 0x%x was silent and has expired", session_id)

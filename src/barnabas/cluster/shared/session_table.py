@@ -5,7 +5,7 @@ its process has ended. The last is quick and certain. The timeout is for process
 
 Time counts only while the store itself runs. A store that was stopped, or that waited long for a processor,
 finds the heartbeats of its brokers unread in their sockets, and must not take them for silence. So each
-`tick` counts at most `TICK_COUNTED_MS_MAX`, and a store that starts gives every session its whole time.
+`tick` counts at most twice its period, and a store that starts gives every session its whole time.
 Counted time is never longer than real time: no session ends before its lease (`coordination.session_lease`).
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 from barnabas.cluster.embedded.durable_sessions import DurableSession
 
 TICK_MS: Final = 200
-TICK_COUNTED_MS_MAX: Final = 2 * TICK_MS
+TICKS_COUNTED_MAX: Final = 2
 TIMEOUT_MS_MIN: Final = 2 * TICK_MS
 TIMEOUT_MS_MAX: Final = 120_000
 
@@ -26,7 +26,8 @@ def granted_timeout_ms(wanted_ms: int) -> int:
 
 
 class SessionTable:
-    def __init__(self, now_ms: float) -> None:
+    def __init__(self, now_ms: float, tick_ms: int = TICK_MS) -> None:
+        self._counted_ms_max = TICKS_COUNTED_MAX * tick_ms
         self._ticked_ms = now_ms
         self._counted_ms = 0.0
         """Time that has counted up to the last tick."""
@@ -55,7 +56,7 @@ class SessionTable:
 
     def tick(self, now_ms: float) -> list[int]:
         """Count the time since the last tick; returns the sessions that were silent for too long."""
-        self._counted_ms += min(now_ms - self._ticked_ms, TICK_COUNTED_MS_MAX)
+        self._counted_ms += min(now_ms - self._ticked_ms, self._counted_ms_max)
         self._ticked_ms = now_ms
         return [
             session_id

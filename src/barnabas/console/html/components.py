@@ -90,6 +90,7 @@ def tiles(*found: Element) -> Element:
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str
+    """Empty for a column of buttons."""
     is_number: bool = False
     sort: str | None = None
     """Sort key of the column, if the table can be sorted by it."""
@@ -146,7 +147,8 @@ def table_row(columns: Sequence[Column], cells: Sequence[Content], **attributes:
 
 def _head(column: Column, sorting: Sorting | None) -> Element:
     if sorting is None or column.sort is None:
-        return th(column.name, scope="col", class_=_class(column))
+        shown: Content = column.name or span("Actions", class_="hidden")
+        return th(shown, scope="col", class_=_class(column))
     is_current = column.sort == sorting.sort
     order = ("descending" if sorting.descending else "ascending") if is_current else None
     arrow = span(" ↓" if sorting.descending else " ↑", aria_hidden="true") if is_current else None

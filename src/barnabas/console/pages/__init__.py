@@ -11,12 +11,12 @@ from barnabas.console.pages import (
     log_picture,
     messages,
     overview,
-    pipelines,
     record,
     topic,
     topics,
     transactions,
 )
+from barnabas.console.pages.pipelines import listing, pipeline
 from barnabas.console.pages.security import access_rules, quotas, tokens, users
 
 SECTIONS = (
@@ -30,7 +30,8 @@ SECTIONS = (
     group.SECTION,
     transactions.SECTION,
     clients.SECTION,
-    pipelines.SECTION,
+    listing.SECTION,
+    pipeline.SECTION,
     access_rules.SECTION,
     users.SECTION,
     quotas.SECTION,

@@ -28,7 +28,7 @@ from barnabas.console.html.components import (
 )
 from barnabas.console.html.elements import Content, Element, a, button, code, div, input_, p, span
 from barnabas.console.html.figures import DASH, duration, known, moment, number
-from barnabas.console.pages.groups import trend_word
+from barnabas.console.pages.groups import caught_up_in, trend_word
 from barnabas.console.pages.topic import group_state
 from barnabas.console.records.query import InvalidQuery, time_ms
 from barnabas.console.view.rows import GroupDetail, GroupOffsetRow
@@ -105,6 +105,7 @@ def _figures(ctx: Context, found: GroupDetail) -> Content:
             ("Lag", f"{number(row.lag_records)} records"),
             ("Lag in time", duration(row.lag_ms)),
             ("Trend", trend_word(history.trend(row.group_id))),
+            ("Caught up", caught_up_in(row.lag_records, history.trend(row.group_id))),
         )
     )
     chart = None

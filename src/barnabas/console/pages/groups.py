@@ -9,7 +9,7 @@ from starlette.responses import Response
 from barnabas.console.html.charts import sparkline
 from barnabas.console.html.components import Column, Sorting, badge, card, data_table, empty, pager
 from barnabas.console.html.elements import Content, Element, button, code, div, form, input_, p, span
-from barnabas.console.html.figures import DASH, number
+from barnabas.console.html.figures import DASH, duration, number
 from barnabas.console.pages.topic import GROUP_COLUMNS, group_cells
 from barnabas.console.view.history import LagHistory
 from barnabas.console.view.rows import GroupQuery, GroupRow, GroupSort, Page
@@ -18,6 +18,8 @@ from barnabas.console.web.layout import heading
 from barnabas.console.web.section import Parameter, Question, Section, get
 
 LIMIT = 50
+STEADY = 0.05
+"""Records a second; a lag that changes by less is steady."""
 
 
 def query_of(ctx: Context) -> GroupQuery:
@@ -97,10 +99,19 @@ def trend(history: LagHistory, row: GroupRow) -> Content:
 def trend_word(slope: float | None) -> Element | str:
     if slope is None:
         return DASH
-    if abs(slope) < 0.05:
+    if abs(slope) < STEADY:
         return badge("steady")
     word = f"{number(abs(slope))}/s"
     return badge(f"grows {word}", "warn") if slope > 0 else badge(f"shrinks {word}", "good")
+
+
+def caught_up_in(lag: int | None, slope: float | None) -> str:
+    """Time until the lag is gone, if it goes on shrinking as it does."""
+    if lag == 0:
+        return "now"
+    if not lag or slope is None or slope > -STEADY:
+        return DASH
+    return f"about {duration(lag * 1_000 / -slope)}"
 
 
 async def answer(ctx: Context) -> Page[GroupRow]:

@@ -13,7 +13,6 @@ from starlette.responses import Response, StreamingResponse
 from barnabas.client.extensions.records import Record as ConsumedRecord
 from barnabas.console.html.components import (
     Column,
-    badge,
     card,
     check,
     choice,
@@ -46,6 +45,7 @@ from barnabas.console.records.expression import Candidate, Predicate
 from barnabas.console.records.query import LIMIT_MAX, InvalidQuery, MessageQuery
 from barnabas.console.records.tails import Arrived, News, TooMany
 from barnabas.console.web.context import Context, Refused
+from barnabas.console.web.previews import preview
 from barnabas.console.web.section import Parameter, Question, Section, get
 from barnabas.console.web.streams import event, stream
 from barnabas.core.ids import NO_OFFSET, TopicPartition
@@ -255,14 +255,6 @@ def cells(
             span(f"{headers} headers" if headers > 1 else "1 header", class_="soft") if headers else None,
         ),
     )
-
-
-def preview(shown: ShownBytes) -> Content:
-    if shown.format == "null":
-        return badge("null")
-    kind = badge(shown.format) if shown.format in ("hex", "avro") else None
-    cut = span(f" … {size(shown.size_bytes)}", class_="soft") if shown.is_cut else None
-    return (kind, " " if kind else None, span(shown.text, class_="preview"), cut)
 
 
 COLUMNS = (

@@ -2,7 +2,8 @@
 
 A viewer takes what is new in the ring four times a second, the newest first, and no more than a screen of it.
 What the ring or the screen has no room for is counted: "1,204 skipped". A viewer that is slow or gone costs
-nothing but its place. The reader stops when its last viewer leaves.
+nothing but its place. The leader answers the reader four times a second, however many records arrive. The
+reader stops when its last viewer leaves.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ RECORD_BYTES_MAX: Final = 256 * 1024
 SHOWN_AT_ONCE: Final = 20
 PERIOD_S: Final = 0.25
 POLL_MS: Final = 250.0
+FETCH_BYTES_MIN: Final = 512 * 1024
+"""Of an answer that comes before the period is over."""
 TAILS_MAX: Final = 32
 VIEWERS_MAX: Final = 64
 
@@ -91,6 +94,9 @@ class _Tail:
         settings = {
             **self._properties,
             "fetch.max.bytes": 4 * 1024 * 1024,
+            # The broker answers when a viewer looks, instead of once for each produce request.
+            "fetch.min.bytes": FETCH_BYTES_MIN,
+            "fetch.max.wait.ms": round(PERIOD_S * 1_000),
             "max.partition.fetch.bytes": 512 * 1024,
             "enable.auto.commit": False,
         }

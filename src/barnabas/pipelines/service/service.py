@@ -60,6 +60,7 @@ class PipelineService:
     ) -> None:
         self.supervisor = supervisor
         self._allowances = allowances
+        self._clock = clock
         self.worker_id = worker_id
         self.leadership = Leadership(store, worker_id, clock)
         self._store = store
@@ -119,6 +120,9 @@ class PipelineService:
             self._supervise(change.stored)
         elif self._stored.pop(name, None):
             self._remove(name)
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     def names(self) -> list[str]:
         return sorted(self._stored)

@@ -21,6 +21,7 @@ from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock
 from barnabas.core.scheduler import Cancellable, Timers
 from barnabas.core.transitions import Transitions
+from barnabas.pipelines.service.recent import PastErrors, Rate
 from barnabas.pipelines.service.store import Target
 from barnabas.pipelines.spec.model import PipelineSpec, Restart
 from barnabas.pipelines.state.progress import Progress
@@ -107,6 +108,8 @@ class Supervised:
     records_total: int = 0
     errors_total: int = 0
     since_ms: int = 0
+    rate: Rate = field(default_factory=Rate, repr=False)
+    past_errors: PastErrors = field(default_factory=PastErrors, repr=False)
     removed: OnGone | None = None
     """Callback of a removed pipeline that is still stopping."""
     retry: Cancellable | None = field(default=None, repr=False)
@@ -152,6 +155,7 @@ class Supervisor:
             # A new pipeline of the same name, while the old one stops: its counters start from zero.
             known.removed = known.progress = known.lag = None
             known.failures = known.restarts = known.records_total = known.errors_total = 0
+            known.rate, known.past_errors = Rate(), PastErrors()
         if known.generation != generation:
             # A new generation begins at other offsets, so the old progress does not apply.
             known.progress = known.lag = None
@@ -187,6 +191,7 @@ class Supervisor:
         pipeline.progress, pipeline.lag = progress, progress.lag
         pipeline.records_total += progress.records
         pipeline.errors_total += progress.errors
+        pipeline.rate.add(self._clock.now_ms(), progress.records)
         if progress.records:
             pipeline.failures = pipeline.waits = 0
             # The micro-batch that failed has been written, so its error is over.
@@ -215,6 +220,7 @@ class Supervisor:
         pipeline.failures += is_counted
         pipeline.waits += not is_counted
         pipeline.last_error = error
+        pipeline.past_errors.add(self._clock.now_ms(), error)
         if is_final or pipeline.failures > pipeline.spec.restart.max_attempts:
             self._enter(pipeline, State.FAILED)
             return

@@ -218,11 +218,21 @@ def _with_commits(run: Run, on_progress: OnProgress) -> OnProgress:
     commits = GroupCommits(run)
 
     def commit_and_report(progress: Progress) -> None:
+        progress = _counted(progress, run)
         if commits.is_needed:
             commits.commit(progress)
         on_progress(replace(progress, sink=dict(run.figures) or None))
 
     return commit_and_report
+
+
+def _counted(progress: Progress, run: Run) -> Progress:
+    """`progress` with the records that the sink counted, where Spark has not."""
+    records = run.counts.pop(progress.batch_id, None)
+    if records is None:
+        return progress
+    rate = records * 1_000 / progress.batch_ms if progress.batch_ms else 0.0
+    return replace(progress, records=records, records_per_second=rate)
 
 
 def _invalid(error: BaseException, run: Run) -> PipelineInvalid | None:
@@ -287,7 +297,10 @@ def _start(run: Run, functions: Sequence[Function]) -> tuple[list[StreamingQuery
     if bad is not None and has_letters_apart(run):
         bad = without_quarantined(bad, run)
     letters = None if bad is None else dead_letters(bad, run)
-    writing = WRITERS[spec.sink.type](rows, letters, spec.sink, run)
+    is_untransformed = not spec.transforms and not functions
+    writing = WRITERS[spec.sink.type](
+        rows, letters, spec.sink, replace(run, is_untransformed=is_untransformed)
+    )
     queries = [_begin(writing.writer.outputMode(spec.output_mode), run, spec.name, "checkpoint")]
     if letters is not None and not writing.took_letters:
         queries.append(_begin(stream_letters(letters, run), run, f"{spec.name} dead letters", "dead-letters"))

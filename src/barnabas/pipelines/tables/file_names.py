@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 KEEP = "keep"
@@ -19,6 +20,15 @@ COMPACT = "compact"
 _NAME = re.compile(r"part-q([0-9a-f]+)-g(\d+)-b(\d+)-t(\w+)-a(\d+)-r([0-9a-f]+)-(\d+)\..+")
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 DIRECTORY_CHARACTERS_MAX = 200
+
+
+class Found(NamedTuple):
+    """A file below the root of a table."""
+
+    path: str
+    """Relative to the root."""
+    size: int
+    changed_ms: int
 
 
 @dataclass(frozen=True, slots=True)

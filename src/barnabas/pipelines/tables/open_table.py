@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from barnabas.core.clock import Clock
 from barnabas.pipelines.state.durable_files import local_path
+from barnabas.pipelines.tables.object_files import for_iceberg
 from barnabas.pipelines.tables.storage import Storage
 from barnabas.pipelines.tables.table import Table, TableRefused
 
@@ -40,6 +41,8 @@ def open_table(
 
     if options.get("path"):
         return Iceberg.open_path(storage, columns, partition_by, clock, create=create)
+    # The catalogue's own properties come first.
+    properties = {**for_iceberg(storage.resolved_options), **options["catalog"]}
     return Iceberg.open_catalog(
-        options["catalog"], options["table"], storage.options, columns, partition_by, clock, create=create
+        properties, options["table"], storage.options, columns, partition_by, clock, create=create
     )

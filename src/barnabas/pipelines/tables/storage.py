@@ -1,8 +1,8 @@
 """Files of a table, at a path or a URL with storage options.
 
-Tasks write data files, and the driver lists and removes them, all through Arrow's file systems. A scheme is
-a row in `FILE_SYSTEMS`: its function opens the file system for a URL and its options. Options may be
-references to secrets (`${env:X}`), which are resolved when the file system is opened.
+Tasks write data files, and the driver lists and removes them. A scheme is a row in `FILES`: its function
+opens the files below a URL, with the options. Options may be references to secrets (`${env:X}`), which are
+resolved when the files are opened.
 """
 
 from __future__ import annotations
@@ -10,29 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
+from barnabas.core.optional_dependencies import install_command
 from barnabas.pipelines.state.durable_files import LOCAL_SCHEME, local_path, sync_files
+from barnabas.pipelines.tables.file_names import Found
+from barnabas.pipelines.tables.object_files import PREFIXES, ObjectFiles, UnknownOption
 from barnabas.security.identity.secret_references import resolve
-
-Opened = tuple[Any, str]
-"""A file system of Arrow, and the path of the root in it."""
 
 
 class UnknownScheme(Exception):
-    """No file system for the scheme of a URL."""
+    """No files for the scheme of a URL, or not with its options. The message is for the user."""
 
 
-class Found(NamedTuple):
-    """A file below a root."""
+class Files(Protocol):
+    """Files below a root. Paths are relative to it."""
 
-    path: str
-    """Relative to the root."""
-    size: int
-    changed_ms: int
+    def open_output(self, path: str) -> Any:
+        """Stream into a new file; missing directories are made."""
+
+    def open_input(self, path: str) -> Any: ...
+
+    def list(self) -> Iterator[Found]:
+        """All files below the root."""
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files; a missing file is no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +57,18 @@ class Storage:
         return {name: str(resolve(value)) for name, value in self.options.items()}
 
     def open_output(self, path: str) -> Any:
-        """Stream into a new file; missing directories are made."""
-        files, root = self._open()
-        whole = f"{root}/{path}"
-        files.create_dir(whole.rpartition("/")[0], recursive=True)
-        return files.open_output_stream(whole)
+        return self._open().open_output(path)
 
     def open_input(self, path: str) -> Any:
-        files, root = self._open()
-        return files.open_input_file(f"{root}/{path}")
+        return self._open().open_input(path)
 
     def list(self) -> Iterator[Found]:
-        """All files below the root."""
-        files, root = self._open()
-        for each in files.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True)):
-            if each.type == pafs.FileType.File:
-                changed_ms = 0 if each.mtime_ns is None else each.mtime_ns // 1_000_000
-                yield Found(each.path[len(root) :].lstrip("/"), each.size, changed_ms)
+        return self._open().list()
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files; a missing file is no error."""
-        files, root = self._open()
-        for path in paths:
-            with suppress(FileNotFoundError):
-                files.delete_file(f"{root}/{path}")
+        gone = list(paths)
+        if gone:
+            self._open().remove(gone)
 
     def sync(self, paths: Iterable[str]) -> None:
         """Sync files on a local disk, with their directories up to the root's parent."""
@@ -86,26 +80,57 @@ class Storage:
         sync_files([*files, *inside])
 
     def check(self) -> None:
-        """Raises UnknownScheme if no file system is known for the root."""
+        """Raises UnknownScheme if the root cannot be opened: its scheme, an option, a missing package."""
         self._open()
 
     def is_local(self) -> bool:
         return local_path(self.root) is not None
 
-    def _open(self) -> Opened:
+    def _open(self) -> Files:
         scheme = urlsplit(self.root).scheme if not self.is_local() else LOCAL_SCHEME
-        opened = FILE_SYSTEMS.get(scheme)
+        opened = FILES.get(scheme)
         if opened is None:
-            known = ", ".join(sorted(FILE_SYSTEMS))
+            known = ", ".join(sorted(FILES))
             raise UnknownScheme(f"there is no file system for {scheme}://; there are {known}")
-        return opened(self.root, self.resolved_options)
+        try:
+            return opened(self.root, self.resolved_options)
+        except UnknownOption as error:
+            raise UnknownScheme(str(error)) from None
+        except ModuleNotFoundError:
+            raise UnknownScheme(
+                f"{scheme}:// needs the package obstore: {install_command('objects')}"
+            ) from None
 
 
-def _open_local(root: str, _: Mapping[str, str]) -> Opened:
-    path = local_path(root)
-    assert path is not None
-    return pafs.LocalFileSystem(), str(path)
+class LocalFiles:
+    def __init__(self, root: str, _: Mapping[str, str]) -> None:
+        path = local_path(root)
+        assert path is not None
+        self._root = str(path)
+        self._files = pafs.LocalFileSystem()
+
+    def open_output(self, path: str) -> Any:
+        whole = f"{self._root}/{path}"
+        self._files.create_dir(whole.rpartition("/")[0], recursive=True)
+        return self._files.open_output_stream(whole)
+
+    def open_input(self, path: str) -> Any:
+        return self._files.open_input_file(f"{self._root}/{path}")
+
+    def list(self) -> Iterator[Found]:
+        selector = pafs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        for each in self._files.get_file_info(selector):
+            if each.type == pafs.FileType.File:
+                changed_ms = 0 if each.mtime_ns is None else each.mtime_ns // 1_000_000
+                yield Found(each.path[len(self._root) :].lstrip("/"), each.size, changed_ms)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._files.delete_file(f"{self._root}/{path}")
 
 
-FILE_SYSTEMS: dict[str, Callable[[str, Mapping[str, str]], Opened]] = {LOCAL_SCHEME: _open_local}
-"""Function that opens the file system of a scheme."""
+FILES: dict[str, Callable[[str, Mapping[str, str]], Files]] = {
+    LOCAL_SCHEME: LocalFiles, **dict.fromkeys(PREFIXES, ObjectFiles),
+}  # fmt: skip
+"""Function that opens the files of a scheme."""

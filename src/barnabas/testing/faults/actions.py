@@ -25,6 +25,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.schema.message import Message
 from barnabas.testing.asking import inspection, interventions
 from barnabas.testing.faults.disk import Disk
+from barnabas.testing.faults.selection import TRANSACTIONAL_IDS
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,6 @@ Action = Literal[
 ]
 ACTIONS: Final[tuple[str, ...]] = get_args(Action)
 _OF_CLUSTERS: Final = frozenset({"move-leader", "expire-session"})
-_TRANSACTIONAL_IDS: Final = ("transactional_id", "v3_and_below_transactional_id")
 MOVE_TIMEOUT_S: Final = 10.0
 
 
@@ -59,7 +59,7 @@ def applies(action: Action | None, request: Message) -> bool:
 
 
 def transactional_id_of(request: Message) -> str:
-    found = [getattr(request, name, None) for name in _TRANSACTIONAL_IDS]
+    found = [getattr(request, name, None) for name in TRANSACTIONAL_IDS]
     found += [each.transactional_id for each in getattr(request, "transactions", None) or ()]
     return next((each for each in found if each), "")
 

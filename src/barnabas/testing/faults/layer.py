@@ -34,6 +34,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema.headers import (
     encode_request,
@@ -48,7 +49,7 @@ from barnabas.testing.asking.inspection import CLIENT_ID
 from barnabas.testing.faults.actions import Actions, applies
 from barnabas.testing.faults.request_log import RequestLog
 from barnabas.testing.faults.rules import FaultRule, Faults
-from barnabas.testing.faults.selection import merge, places_in
+from barnabas.testing.faults.selection import merge, places_in, replace
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,8 @@ class _Asked(NamedTuple):
         """Response that refuses everything that the request names."""
         api = APIS.get(self.api_key, self.version)
         make: Callable[..., Any] = refusal if api is None or api.refused is None else api.refused
+        if isinstance(self.message, HeartbeatRequest):
+            make = refusal  # the broker itself answers NONE while it loads a group
         answer = make(self.message, error, self.version)
         return answer if isinstance(answer, Message) else run_to_end(answer)
 
@@ -107,23 +110,28 @@ class FaultLayer:
     def __call__(self, exchange: Exchange, frame: memoryview) -> None:
         if not _is_own(frame):
             self._requests.add(frame)
-            if self._faults and not self._faults.are_suspended:
+            rules = self._faults.applied()
+            if rules:
                 try:
                     asked = _decoded_request(frame)
                 except (MalformedMessage, ValueError):
                     asked = None  # the dispatcher refuses it
-                if asked is not None and self._apply(exchange, asked):
+                if asked is not None and self._apply(rules, exchange, asked):
                     return
         self._dispatch(exchange, frame)
 
-    def _apply(self, exchange: Exchange, asked: _Asked) -> bool:
+    def _apply(self, rules: Sequence[FaultRule], exchange: Exchange, asked: _Asked) -> bool:
         """Whether the request is answered by a rule, or by the dispatcher on the terms of a rule."""
-        for rule in self._faults:
-            if not rule.covers(asked.api_key, asked.version, asked.client_id):
-                continue
-            if not rule.selection.names_group_of(asked.message):
-                continue
-            if not applies(rule.effect.action, asked.message):
+        for rule in rules:
+            try:
+                if not _concerns(rule, asked):
+                    continue
+            except Exception as error:  # noqa: BLE001 - the client must not wait for a bug of the test
+                _end_for_bug(rule, exchange, error)
+                return True
+            if rule.effect.is_observation:
+                if rule.selection.split(asked.message, self._name_of)[0] is not None:
+                    rule.take()
                 continue
             if isinstance(asked.message, FetchRequest) and rule.selection.is_of_elements:
                 if asked.message.session_epoch > 0:
@@ -191,17 +199,26 @@ class FaultLayer:
                 return
         if effect.error is not None:
             refused = asked._replace(message=selected).refused(effect.error(f"injected by {rule}"))
-            if others is None:
+            if others is None and not effect.is_applied:
                 self._respond(rule, exchange, asked, refused)
                 return
-            asked = asked._replace(message=others)
+            if others is not None and not effect.is_applied:
+                asked = asked._replace(message=others)
+        is_whole = others is None
         connection = _HitConnection(
-            exchange, lambda inner: self._answered(rule, exchange, asked, refused, inner)
+            exchange, lambda inner: self._answered(rule, exchange, asked, refused, inner, is_whole=is_whole)
         )
         self._dispatch(Exchange(connection, exchange.received_ms), asked.frame())
 
     def _answered(
-        self, rule: FaultRule, exchange: Exchange, asked: _Asked, refused: Message | None, inner: Exchange
+        self,
+        rule: FaultRule,
+        exchange: Exchange,
+        asked: _Asked,
+        refused: Message | None,
+        inner: Exchange,
+        *,
+        is_whole: bool,
     ) -> None:
         parts = inner.parts
         assert parts is not None
@@ -214,12 +231,16 @@ class FaultLayer:
             exchange.respond_and_close([_Half(_joined(parts))], f"{rule}")
         elif refused is None and not rule.effect.throttle_ms and rule.effect.change is None:
             exchange.respond(parts)
+        elif refused is not None and is_whole:
+            self._respond(rule, exchange, asked, refused)
         else:
             answer = asked.decoded(parts)
             try:
                 if rule.effect.change is not None:
                     rule.effect.change(asked.message, answer)
-                self._respond(rule, exchange, asked, answer if refused is None else merge(answer, refused))
+                if refused is not None:
+                    answer = (replace if rule.effect.is_applied else merge)(answer, refused)
+                self._respond(rule, exchange, asked, answer)
             except Exception as error:
                 if rule.effect.change is None:
                     raise
@@ -235,6 +256,16 @@ class FaultLayer:
             exchange.close(f"{rule}: a producer with acks=0 learns of an error only so")
         else:
             exchange.respond(asked.encoded(answer))
+
+
+def _concerns(rule: FaultRule, asked: _Asked) -> bool:
+    """Whether a rule is about this request; its elements are looked at afterwards."""
+    return (
+        rule.covers(asked.api_key, asked.version, asked.client_id)
+        and rule.selection.names_subject_of(asked.message)
+        and applies(rule.effect.action, asked.message)
+        and (rule.when is None or rule.when(asked.message))
+    )
 
 
 class _Half(bytes):

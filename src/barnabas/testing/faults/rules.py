@@ -9,7 +9,10 @@ A rule matches a request if everything matches that the rule names. The first ru
 the order in which they were added. `after` matches pass unharmed, then `times` are hit, each with
 `probability`, drawn from `seed`. A rule that has used up its hits stays in the list and does nothing.
 
-Rules are added by the thread of the test and applied on the broker's loop, so one lock guards them.
+A rule that observes counts the request and lets it pass on to the next rule.
+
+Rules are added by the thread of the test and applied on the broker's loop, so one lock guards them. Rules of
+a cluster apply at each of its brokers, after the broker's own, and count the requests of all of them.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ Answer = Callable[[Any], Any]
 """Takes a request of `barnabas.protocol.messages`, and returns its response, or None."""
 Change = Callable[[Any, Any], None]
 """Takes the request and the broker's response, and changes the response in place."""
+When = Callable[[Any], bool]
+"""Takes a request of `barnabas.protocol.messages`, and tells whether the rule matches it."""
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -48,6 +53,8 @@ class Effect:
 
     error: type[KafkaError] | None
     """The selected elements get this error and are not handled; the broker serves all others."""
+    is_applied: bool
+    """The selected elements are handled before they get the error."""
     drop: Drop | None
     """The connection closes before the work, after it instead of the response, or in the middle of the
     response."""
@@ -62,6 +69,32 @@ class Effect:
     throttle_ms: int
     """The response says that the client is above its quota, and the connection is not read meanwhile."""
 
+    @property
+    def is_observation(self) -> bool:
+        return self == _NOTHING
+
+
+_NOTHING: Final = Effect(None, False, None, None, None, None, 0, 0)
+
+
+def _check(effect: Effect, *, observe: bool) -> None:
+    """Raise ValueError for an effect that contradicts itself, or does nothing."""
+    if effect.is_applied and effect.error is None:
+        raise ValueError("applied=True says when an error is answered: give the error")
+    if effect.is_observation is not observe:
+        raise ValueError(
+            "a fault needs an effect: error, drop, action, answer, change, delay or throttle; or"
+            " observe=True, and none of them"
+        )
+    if effect.answer is not None and (effect.drop or effect.error or effect.change):
+        raise ValueError("answer is the whole response: give no error, drop or change with it")
+    if effect.drop not in (None, "before", "after", "during"):
+        raise ValueError(
+            f"drop={effect.drop!r}: write 'before' or 'after' (the work), or 'during' (the response)"
+        )
+    if effect.drop is not None and effect.error is not None:
+        raise ValueError("a dropped connection carries no error: give either error or drop")
+
 
 class FaultRule:
     """One rule. `hits` and `matches` count requests; `remove` takes the rule away."""
@@ -75,6 +108,7 @@ class FaultRule:
         api: ApiKey | None,
         version: int | None,
         client_id: str | None,
+        when: When | None,
         times: int | None,
         after: int,
         probability: float,
@@ -85,6 +119,7 @@ class FaultRule:
         self.api = api
         self.version = version
         self.client_id = client_id
+        self.when = when
         self.matches = 0
         """Requests that matched, hit or not."""
         self.hits = 0
@@ -129,10 +164,13 @@ class FaultRule:
     def __str__(self) -> str:
         named = {
             "api": None if self.api is None else self.api.camel_name,
-            **self.selection._asdict(),
+            **self.selection.shown(),
             "client_id": self.client_id,
             "version": self.version,
+            "when": None if self.when is None else "a function of the test",
+            "observe": self.effect.is_observation or None,
             "error": None if self.effect.error is None else self.effect.error.protocol_name(),
+            "applied": self.effect.is_applied or None,
             "drop": self.effect.drop,
             "action": self.effect.action,
             "answer": None if self.effect.answer is None else "a function of the test",
@@ -145,12 +183,13 @@ class FaultRule:
 
 
 class Faults:
-    """The rules of one broker, in their order."""
+    """The rules of one broker, or of all brokers of a cluster, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_cluster: Faults | None = None, *, in_cluster: bool = False) -> None:
         self.changed = threading.Condition()
-        self.in_cluster = False
+        self.in_cluster = in_cluster or of_cluster is not None
         """Whether other brokers can take over."""
+        self._of_cluster = of_cluster
         self.are_suspended = False
         """Whether no rule applies, as while the broker stops."""
         self._rules: tuple[FaultRule, ...] = ()
@@ -160,11 +199,16 @@ class Faults:
         *,
         api: str | None = None,
         topic: str | None = None,
-        partition: int | None = None,
+        partition: int | Collection[int] | None = None,
         group: str | None = None,
+        transactional_id: str | None = None,
+        resource: str | None = None,
         client_id: str | None = None,
         version: int | None = None,
+        when: When | None = None,
+        observe: bool = False,
         error: str | int | None = None,
+        applied: bool = False,
         drop: Drop | None = None,
         action: Action | None = None,
         answer: Answer | None = None,
@@ -182,6 +226,7 @@ class Faults:
         """
         effect = Effect(
             error=None if error is None else _error_named(error),
+            is_applied=applied,
             drop=drop,
             action=action,
             answer=answer,
@@ -189,23 +234,19 @@ class Faults:
             delay_ms=milliseconds(delay),
             throttle_ms=milliseconds(throttle),
         )
-        if effect == Effect(None, None, None, None, None, 0, 0):
-            raise ValueError(
-                "a fault needs an effect: error, drop, action, answer, change, delay or throttle"
-            )
-        if answer is not None and (drop is not None or error is not None or change is not None):
-            raise ValueError("answer is the whole response: give no error, drop or change with it")
-        if drop not in (None, "before", "after", "during"):
-            raise ValueError(
-                f"drop={drop!r}: write 'before' or 'after' (the work), or 'during' (the response)"
-            )
+        _check(effect, observe=observe)
         if action is not None:
             check_action(action, in_cluster=self.in_cluster)
-        if drop is not None and error is not None:
-            raise ValueError("a dropped connection carries no error: give either error or drop")
         if not 0 < probability <= 1:
             raise ValueError(f"probability={probability}: write a number above 0 and up to 1")
-        for name, number in (("partition", partition), ("version", version)):
+        for name, text in (
+            ("topic", topic), ("group", group), ("transactional_id", transactional_id),
+            ("resource", resource), ("client_id", client_id),
+        ):  # fmt: skip
+            if text is not None and not isinstance(text, str):
+                raise ValueError(f"{name}={text!r} matches no request: it is no text")
+        partitions = None if partition is None else _numbers(partition)
+        for name, number in (*(("partition", each) for each in partitions or ()), ("version", version)):
             if number is not None and number < 0:
                 raise ValueError(f"{name}={number} matches no request: it is negative")
         if (times is not None and times < 1) or after < 0:
@@ -215,10 +256,11 @@ class Faults:
         rule = FaultRule(
             self,
             effect,
-            Selection(topic, partition, group),
+            Selection(topic, partitions, group, transactional_id, resource),
             api=None if api is None else _api_named(api),
             version=version,
             client_id=client_id,
+            when=when,
             times=times,
             after=after,
             probability=probability,
@@ -236,6 +278,12 @@ class Faults:
     def clear(self) -> None:
         with self.changed:
             self._rules = ()
+
+    def applied(self) -> tuple[FaultRule, ...]:
+        """Rules that apply to a request now: those of this broker, then those of its cluster."""
+        if self.are_suspended:
+            return ()
+        return self._rules if self._of_cluster is None else self._rules + self._of_cluster._rules
 
     def __iter__(self) -> Iterator[FaultRule]:
         return iter(self._rules)
@@ -255,6 +303,13 @@ def milliseconds(text: str | float) -> int:
     if found is None or found[2] not in _UNITS_MS:
         raise ValueError(f"{text!r} is no duration: write it like 500ms, 45s, 10m or 2h")
     return milliseconds(float(found[1]) * _UNITS_MS[found[2]] / 1_000)
+
+
+def _numbers(partition: int | Collection[int]) -> frozenset[int]:
+    numbers = frozenset([partition] if isinstance(partition, int) else partition)
+    if not numbers:
+        raise ValueError("partition=[] matches no request: name one, or leave it out")
+    return numbers
 
 
 def _api_named(name: str) -> ApiKey:

@@ -1,11 +1,12 @@
 """Which elements of a request a rule selects, and how a request is split by them.
 
 A request names its topics and partitions in arrays: topics with a name or an id, and partitions below them as
-structs or as numbers. `split` divides such a request in two, the elements that a selection covers and all
-others, so that a broker serves the others. `merge` adds the error responses of the selected elements to the
-response of the others.
+structs or as numbers. Other requests name groups or resources in an array. `split` divides a request in two,
+the elements that a selection covers and all others, so that a broker serves the others. `merge` adds the
+error responses of the selected elements to the response of the others. `replace` puts them in the place of
+what the broker answered.
 
-A selection without topic and partition covers whole requests.
+A selection that names no elements of the request covers the whole request.
 """
 
 from __future__ import annotations
@@ -22,30 +23,54 @@ NameOf = Callable[[Uuid], str | None]
 
 _TOPIC_NAMES: Final = ("name", "topic", "topic_name")
 _PARTITION_NUMBERS: Final = ("index", "partition", "partition_index")
+TRANSACTIONAL_IDS: Final = ("transactional_id", "v3_and_below_transactional_id")
+_GROUP_KEY: Final = 0
+_TRANSACTION_KEY: Final = 1
+"""Types of keys of FindCoordinator."""
 _GROUP_NAMES: Final = ("group_id", "group")
 _GROUP_ARRAYS: Final = ("groups", "groups_names", "group_ids")
-_SAME_ELEMENT: Final = (*_TOPIC_NAMES, "topic_id", "group_id")
+_COORDINATOR_KEYS: Final = "coordinator_keys"
+_RESOURCES: Final = "resources"
+_SAME_ELEMENT: Final = (*_TOPIC_NAMES, "topic_id", "group_id", "key", "resource_name", "resource_type")
 
 
 class Selection(NamedTuple):
     """Part of a request that a rule is about."""
 
     topic: str | None = None
-    partition: int | None = None
+    partitions: frozenset[int] | None = None
     group: str | None = None
+    transactional_id: str | None = None
+    resource: str | None = None
+    """A resource of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
     @property
     def is_of_elements(self) -> bool:
-        return self.topic is not None or self.partition is not None
+        return self.topic is not None or self.partitions is not None
 
-    def names_group_of(self, request: Message) -> bool:
-        """Whether the request is about the selected group, or none is selected."""
-        return self.group is None or self.group in groups_of(request)
+    def names_subject_of(self, request: Message) -> bool:
+        """Whether the request is about the selected group and transactional id, if one is selected."""
+        if self.group is not None and self.group not in groups_of(request):
+            return False
+        if self.resource is not None and self.resource not in map(_resource_name, _resources_of(request)):
+            return False
+        return self.transactional_id is None or self.transactional_id in transactional_ids_of(request)
+
+    def shown(self) -> dict[str, object]:
+        """Names and values, as a test gave them."""
+        numbers = None if self.partitions is None else sorted(self.partitions)
+        return {
+            "topic": self.topic,
+            "partition": numbers[0] if numbers is not None and len(numbers) == 1 else numbers,
+            "group": self.group,
+            "transactional_id": self.transactional_id,
+            "resource": self.resource,
+        }
 
     def split(self, request: Message, name_of: NameOf) -> tuple[Message | None, Message | None]:
         """The request with the selected elements, and the request with all others; None if it has none."""
         if not self.is_of_elements:
-            return request, None
+            return self._split_names(request)
         array = _topics_of(request)
         if array is None:
             return None, request
@@ -61,17 +86,40 @@ class Selection(NamedTuple):
             _with(request, array, others) if others else None,
         )
 
+    def _split_names(self, request: Message) -> tuple[Message | None, Message | None]:
+        """Split a request that names several groups, coordinators or resources."""
+        array, is_inside = self._array_of_names(request)
+        if array is None:
+            return request, None
+        inside = [each for each in getattr(request, array) if is_inside(each)]
+        outside = [each for each in getattr(request, array) if not is_inside(each)]
+        return (
+            _with(request, array, inside) if inside else None,
+            _with(request, array, outside) if outside else None,
+        )
+
+    def _array_of_names(self, request: Message) -> tuple[str | None, Callable[[Any], bool]]:
+        """The array that has the selected names, and which of its elements they are."""
+        if self.resource is not None:
+            return _RESOURCES, lambda each: _resource_name(each) == self.resource
+        wanted = {each for each in (self.group, self.transactional_id) if each is not None}
+        arrays = [*_GROUP_ARRAYS] if self.group is not None else []
+        for array in (*arrays, _COORDINATOR_KEYS) if wanted else ():
+            if getattr(request, array, None):
+                return array, lambda each: (each if isinstance(each, str) else each.group_id) in wanted
+        return None, lambda _: True
+
     def _split_topic(self, topic: Any, name_of: NameOf) -> tuple[Any, Any]:
         if self.topic is not None and topic_name(topic, name_of) != self.topic:
             return None, topic
-        if self.partition is None:
+        if self.partitions is None:
             return topic, None
         array = _partitions_of(topic)
         if array is None:
             return None, topic
         partitions = getattr(topic, array)
-        inside = [each for each in partitions if partition_number(each) == self.partition]
-        outside = [each for each in partitions if partition_number(each) != self.partition]
+        inside = [each for each in partitions if partition_number(each) in self.partitions]
+        outside = [each for each in partitions if partition_number(each) not in self.partitions]
         return (
             _with(topic, array, inside) if inside else None,
             _with(topic, array, outside) if outside else None,
@@ -101,10 +149,33 @@ def groups_of(request: Message) -> set[str]:
     for array in _GROUP_ARRAYS:
         for each in getattr(request, array, None) or ():
             found.add(each if isinstance(each, str) else getattr(each, "group_id", ""))
-    key = getattr(request, "key", None)  # of FindCoordinator
-    if isinstance(key, str):
-        found.update((key, *(getattr(request, "coordinator_keys", None) or ())))
-    return found
+    return found | _coordinator_keys(request, _GROUP_KEY)
+
+
+def transactional_ids_of(request: Message) -> set[str]:
+    """Transactional ids that a request names, at its top or in an array."""
+    found = {getattr(request, name, None) for name in TRANSACTIONAL_IDS}
+    for each in getattr(request, "transactions", None) or ():
+        found.add(getattr(each, "transactional_id", None))
+    for each in getattr(request, "transactional_ids", None) or ():  # of DescribeTransactions
+        found.add(each)
+    return {each for each in found if each} | _coordinator_keys(request, _TRANSACTION_KEY)
+
+
+def _coordinator_keys(request: Message, key_type: int) -> set[str]:
+    """Keys of a FindCoordinator request, if they are of this type."""
+    key = getattr(request, "key", None)
+    if not isinstance(key, str) or getattr(request, "key_type", None) != key_type:
+        return set()
+    return {each for each in (key, *(getattr(request, "coordinator_keys", None) or ())) if each}
+
+
+def _resources_of(request: Message) -> list[Any]:
+    return getattr(request, _RESOURCES, None) or []
+
+
+def _resource_name(resource: Any) -> str:
+    return getattr(resource, "resource_name", "")
 
 
 def topic_name(topic: Any, name_of: NameOf) -> str | None:
@@ -138,6 +209,39 @@ def merge(answer: Message, refused: Message) -> Message:
                 merge(same, element)
         setattr(answer, field.name, here)
     return answer
+
+
+def replace(answer: Message, refused: Message) -> Message:
+    """Put the elements of `refused` in the place of those of `answer` that are about the same."""
+    for field in type(refused).__schema__.fields:
+        more = getattr(refused, field.name)
+        if not isinstance(more, list) or not more:
+            continue
+        here = list(getattr(answer, field.name) or [])
+        for element in more:
+            at = next((at for at, each in enumerate(here) if _answers_same(each, element)), None)
+            if at is None:
+                here.append(element)
+            elif _has_elements(element):
+                replace(here[at], element)
+            else:
+                here[at] = element
+        setattr(answer, field.name, here)
+    return answer
+
+
+def _answers_same(one: Any, other: Any) -> bool:
+    """Whether two structs are about the same. A refusal knows no id of a topic that was made just now."""
+    name = topic_name(one, lambda _: None)
+    if _is_same(one, other) or (name is not None and name == topic_name(other, lambda _: None)):
+        return True
+    number = partition_number(one)
+    return number is not None and number == partition_number(other)
+
+
+def _has_elements(element: Any) -> bool:
+    array = _partitions_of(element)
+    return array is not None and bool(getattr(element, array))
 
 
 def _is_same(one: Any, other: Any) -> bool:

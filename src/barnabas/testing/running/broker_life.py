@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.node.broker import Broker
 from barnabas.node.membership.coordination_store import OpenCoordination
 from barnabas.testing.running.broker_thread import BrokerThread
@@ -22,6 +23,9 @@ class Surroundings(NamedTuple):
     make_wires: Callable[[], Wires]
     make_loop: Callable[[Wires], asyncio.AbstractEventLoop]
     opener: Callable[[Wires], OpenCoordination | None] = lambda _: None
+    metrics_address: Endpoint | None = None
+    beside: Callable[[Broker], Coroutine[Any, Any, None]] | None = None
+    """What runs beside the broker, from its start to its end."""
 
 
 class BrokerLife:
@@ -78,6 +82,8 @@ class BrokerLife:
             wires=wires,
             make_loop=lambda: self._around.make_loop(wires),
             open_store=self._around.opener(wires),
+            metrics_address=self._around.metrics_address,
+            beside=self._around.beside,
             name=f"barnabas-{self.name}",
         )
         self._thread.start()

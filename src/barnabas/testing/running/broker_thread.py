@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.node.broker import Broker
 from barnabas.node.lifecycle import BrokerState
 from barnabas.node.membership.coordination_store import OpenCoordination
@@ -32,6 +34,8 @@ class BrokerThread(threading.Thread):
         wires: Wires,
         make_loop: MakeLoop,
         open_store: OpenCoordination | None,
+        metrics_address: Endpoint | None = None,
+        beside: Callable[[Broker], Coroutine[Any, Any, None]] | None = None,
         name: str,
     ) -> None:
         super().__init__(name=name, daemon=True)
@@ -40,6 +44,8 @@ class BrokerThread(threading.Thread):
         self._config = config
         self._make_loop = make_loop
         self._open_store = open_store
+        self._metrics_address = metrics_address
+        self._beside = beside
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._broker: Broker | None = None
@@ -133,7 +139,10 @@ class BrokerThread(threading.Thread):
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         broker = self._broker = self.kit.make_broker(
-            self._config, sockets=self.wires.sockets, open_store=self._open_store
+            self._config,
+            self._metrics_address,
+            sockets=self.wires.sockets,
+            open_store=self._open_store,
         )
         try:
             await broker.startup()
@@ -143,9 +152,10 @@ class BrokerThread(threading.Thread):
             return
         finally:
             self._ready.set()
+        beside = None if self._beside is None else asyncio.create_task(self._beside(broker))
         ends = [asyncio.ensure_future(each.wait()) for each in (self._stopped, broker.halted)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for each in ends:
+        for each in (*ends, *(() if beside is None else (beside,))):
             each.cancel()
         if self._was_killed and broker.lifecycle.state is BrokerState.RUNNING:
             # The controller learns nothing of a broker that is killed.

@@ -44,10 +44,10 @@ def open_own_store(
 class Kit:
     """Parts of one broker, made before it."""
 
-    def __init__(self, *, is_lasting: bool = True) -> None:
-        """`is_lasting` is whether the data outlives the test."""
+    def __init__(self, *, is_lasting: bool = True, of_cluster: Faults | None = None) -> None:
+        """`is_lasting` is whether the data outlives the test; `of_cluster` are rules of all brokers."""
         self._is_lasting = is_lasting
-        self.faults = Faults()
+        self.faults = Faults(of_cluster)
         self.requests = RequestLog()
         self.disk = Disk(is_lasting=is_lasting)
         self.log = BrokerLog()

@@ -20,6 +20,7 @@ from barnabas.cluster.shared.link import Link
 from barnabas.cluster.shared.notices import report_ended
 from barnabas.cluster.shared.server import StoreServer
 from barnabas.cluster.shared.session import connect_to, open_shared
+from barnabas.cluster.shared.session_table import TICK_MS
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.clock import Clock
 from barnabas.core.files import Files
@@ -35,13 +36,14 @@ T = TypeVar("T")
 class StoreThread(threading.Thread):
     """The store in `directory`, from `start` to `stop`."""
 
-    def __init__(self, directory: Path, clock: VirtualClock, files: Files) -> None:
+    def __init__(self, directory: Path, clock: VirtualClock, files: Files, *, tick_ms: int = TICK_MS) -> None:
         super().__init__(name="barnabas-store", daemon=True)
         self.socket = directory / unix_socket.SOCKET_NAME
         self.log = BrokerLog()
         self._directory = directory
         self._clock = clock
         self._files = files
+        self._tick_ms = tick_ms
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._stopped: asyncio.Event | None = None
@@ -125,7 +127,7 @@ class StoreThread(threading.Thread):
         try:
             make_private(self._directory)
             store = EmbeddedStore.open(self._files, str(self._directory), self._clock, background)
-            server = self._server = StoreServer(store, self._clock)
+            server = self._server = StoreServer(store, self._clock, self._tick_ms)
             await server.start()
             listener = await loop.create_unix_server(server.accept, sock=unix_socket.listen(self.socket))
         except BaseException as error:  # noqa: BLE001 - raised in the test

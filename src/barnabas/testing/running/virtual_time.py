@@ -5,8 +5,8 @@
 
 Time passes as usual and jumps in addition, so clients that poll and wait notice nothing. The brokers' timers
 within a jump run in their order, each at its own moment: `advance` goes from timer to timer. Clients have
-their own clocks, and a member cannot send heartbeats during a jump: a jump beyond its session timeout expires
-it.
+their own clocks. A heartbeat that comes during a jump counts at its moment, as any request does. So a member
+surely misses its session only in a jump of several timeouts, or when a rule stops its heartbeats.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from typing import Any, Final
 
@@ -26,12 +26,10 @@ __all__ = ["VirtualTime"]
 
 _TURNS_PER_TIMER: Final = 3
 """A callback plans another one, and that one a task: they run before time goes on."""
-_LOOKS_MAX: Final = 550
-_QUICK_LOOKS: Final = 50
-"""Most of what a timer begins takes less than the shortest sleep."""
+_THREADS_S_MAX: Final = 1.0
+"""Longest wait for the threads at one moment: a stalled disk does not stop time."""
 _MOMENTS_MAX: Final = 1_000
 """From here on, moments that have passed make room for new ones."""
-_LOOK_S: Final = 0.002
 _JUMP_S_MAX: Final = 60.0
 """A loop that does not answer for so long is stuck, and the test learns of it."""
 
@@ -59,6 +57,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Threads of the broker, once it has them."""
         self.is_held = False
         """Whether the loop stands still, as that of a paused broker does."""
+        self._watched: asyncio.Future[None] | None = None
+        """Done when the threads are idle."""
         self._moments: list[float] = []
         """When timers are due, cancelled ones included."""
         super().__init__()
@@ -77,6 +77,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def threads(self, loop: asyncio.AbstractEventLoop, count: int) -> ThreadBackground:
         """Make the broker's background threads, and remember them."""
         self.background = ThreadBackground(loop, count)
+        self.background.on_idle = self._end_watch
         return self.background
 
     def next_moment_ms(self) -> float:
@@ -93,11 +94,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         await self._until_threads_are_idle()
         self._forget_past()
 
-    async def jump(self, target_ms: float) -> None:
-        """Let time pass for this loop alone, from timer to timer."""
+    async def jump(self, target_ms: float, others: Sequence[VirtualLoop] = ()) -> None:
+        """Let time pass from timer to timer, until another loop has the next one."""
+        self._forget_past()
         while (now_ms := self.clock.monotonic_ms()) < target_ms:
-            self._forget_past()
-            self.clock.jumped_ms += max(0.0, min(self.next_moment_ms(), target_ms) - now_ms)
+            next_ms = self.next_moment_ms()
+            if any(each.next_moment_ms() < next_ms for each in others):
+                return
+            self.clock.jumped_ms += max(0.0, min(next_ms, target_ms) - now_ms)
             await self.settle()
 
     def _forget_past(self) -> None:
@@ -106,12 +110,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             heapq.heappop(self._moments)
 
     async def _until_threads_are_idle(self) -> None:
-        """Let threads finish what a timer began, such as a sync: they know no virtual time. A stalled disk
-        does not stop time."""
-        for look in range(_LOOKS_MAX):
-            if self.background is None or self.background.is_idle:
-                return
-            await asyncio.sleep(0 if look < _QUICK_LOOKS else _LOOK_S)
+        """Let threads finish what a timer began, such as a sync: they know no virtual time."""
+        if self.background is None or self.background.is_idle:
+            return
+        self._watched = self.create_future()
+        # Not by `call_later`, which would make it a moment to jump to.
+        late = super().call_at(self.time() + _THREADS_S_MAX, self._end_watch)
+        try:
+            await self._watched
+        finally:
+            late.cancel()
+
+    def _end_watch(self) -> None:
+        if self._watched is not None and not self._watched.done():
+            self._watched.set_result(None)
 
 
 class VirtualTime:
@@ -128,17 +140,15 @@ class VirtualTime:
     def advance(self, by: str | float) -> None:
         """Let time pass: "45s", "10m", "2h" or a number of seconds. Returns when all that was due is done."""
         target_ms = self._clock.monotonic_ms() + milliseconds(by)
-        running = self._running()
-        if len(running) == 1:  # without a turn of another thread for each timer
-            asyncio.run_coroutine_threadsafe(running[0].jump(target_ms), running[0]).result()
-            return
-        self._settle(running)  # what is due already, and forgotten moments
-        while (now_ms := self._clock.monotonic_ms()) < target_ms:
-            running = self._running()
-            next_ms = min([target_ms, *(each.next_moment_ms() for each in running)])
-            self._clock.jumped_ms += max(0.0, next_ms - now_ms)
-            now_ms = self._clock.monotonic_ms()
-            self._settle([each for each in running if each.next_moment_ms() <= now_ms])
+        self._settle(self._running())  # what is due already, and forgotten moments
+        while self._clock.monotonic_ms() < target_ms:
+            running = sorted(self._running(), key=VirtualLoop.next_moment_ms)
+            if not running:
+                self._clock.jumped_ms += target_ms - self._clock.monotonic_ms()
+                return
+            # The loop whose timer is next jumps by itself, without a turn of this thread for each timer.
+            first, *others = running
+            asyncio.run_coroutine_threadsafe(first.jump(target_ms, others), first).result()
         self._settle(self._running())
 
     def _running(self) -> list[VirtualLoop]:

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"barnabas.test/clients/harness"
@@ -86,7 +87,7 @@ func stored(topic, query string) (int, error) {
 }
 
 func publish(ctx context.Context, run *harness.Run, topic string, more ...kgo.Opt) error {
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(run.Bootstrap), kgo.DefaultProduceTopic(topic)}, more...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(run.Bootstrap, ",")...), kgo.DefaultProduceTopic(topic)}, more...)...)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func slowBroker(ctx context.Context, run *harness.Run) error {
 
 func zombie(ctx context.Context, run *harness.Run) error {
 	_, topic, err := with(run, "zombie", nil, func(topic string) error {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(run.Bootstrap), kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic))
+		cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(run.Bootstrap, ",")...), kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic))
 		if err != nil {
 			return err
 		}
@@ -155,13 +156,153 @@ func zombie(ctx context.Context, run *harness.Run) error {
 	return errors.Join(err, harness.Expect("committed records", count, 0))
 }
 
+func restartBroker() error {
+	var brokers []struct{ ID int }
+	if err := ask("GET", "/brokers", nil, &brokers); err != nil {
+		return err
+	}
+	return ask("POST", fmt.Sprintf("/brokers/%d/restart", brokers[0].ID), nil, nil)
+}
+
+func producer(run *harness.Run, topic string) (*kgo.Client, error) {
+	return kgo.NewClient(kgo.SeedBrokers(strings.Split(run.Bootstrap, ",")...), kgo.DefaultProduceTopic(topic))
+}
+
+func send(ctx context.Context, cl *kgo.Client, value string) error {
+	return cl.ProduceSync(ctx, kgo.StringRecord(value)).FirstErr()
+}
+
+func expectStored(topic string, wanted int) error {
+	count, err := stored(topic, "")
+	return errors.Join(err, harness.Expect("records", count, wanted))
+}
+
+func restart(ctx context.Context, run *harness.Run) error {
+	_, topic, err := with(run, "restart", nil, func(topic string) error {
+		cl, err := producer(run, topic)
+		if err != nil {
+			return err
+		}
+		defer cl.Close()
+		if err := send(ctx, cl, "one"); err != nil {
+			return err
+		}
+		if err := restartBroker(); err != nil {
+			return err
+		}
+		return send(ctx, cl, "two")
+	})
+	if err != nil {
+		return err
+	}
+	return expectStored(topic, 2)
+}
+
+func poisonRecord(ctx context.Context, run *harness.Run) error {
+	added := fault{"api": "Produce", "error": "INVALID_RECORD"}
+	hits, _, err := with(run, "poison", added, func(topic string) error {
+		if err := publish(ctx, run, topic); !errors.Is(err, kerr.InvalidRecord) {
+			return fmt.Errorf("a poison record ended with %v", err)
+		}
+		return nil
+	})
+	return errors.Join(err, harness.Expect("hits", hits, 1)) // the error is final
+}
+
+func fullDisk(ctx context.Context, run *harness.Run) error {
+	_, _, err := with(run, "full", nil, func(topic string) error {
+		if err := ask("PUT", "/disk", map[string]string{"state": "ENOSPC", "under": topic}, nil); err != nil {
+			return err
+		}
+		failed := publish(ctx, run, topic, kgo.DisableIdempotentWrite(), kgo.RecordDeliveryTimeout(time.Second))
+		if err := restartBroker(); err != nil { // with a disk that has room
+			return err
+		}
+		if failed == nil { // ErrRecordTimeout, or the refused connection: the broker has stopped
+			return errors.New("a record was stored on a full disk")
+		}
+		return publish(ctx, run, topic)
+	})
+	return err
+}
+
+// uncleanLeader runs in a cluster of two: the follower misses a record, and then leads alone.
+func uncleanLeader(ctx context.Context, run *harness.Run) error {
+	_, topic, err := with(run, "unclean", nil, func(topic string) error {
+		type state struct {
+			Leader int
+			InSync []int `json:"in_sync"`
+		}
+		var now state
+		partition := "/topics/" + topic + "/partitions/0"
+		if err := ask("GET", partition, nil, &now); err != nil {
+			return err
+		}
+		leader, follower := now.Leader, 3-now.Leader
+		cl, err := producer(run, topic)
+		if err != nil {
+			return err
+		}
+		defer cl.Close()
+		if err := send(ctx, cl, "one"); err != nil {
+			return err
+		}
+		if err := ask("POST", fmt.Sprintf("/brokers/%d/kill", follower), nil, nil); err != nil {
+			return err
+		}
+		for len(now.InSync) != 1 {
+			time.Sleep(20 * time.Millisecond)
+			now = state{}
+			if err := ask("GET", partition, nil, &now); err != nil {
+				return err
+			}
+		}
+		if err := send(ctx, cl, "lost"); err != nil {
+			return err
+		}
+		for _, path := range []string{
+			fmt.Sprintf("/brokers/%d/kill", leader),
+			fmt.Sprintf("/brokers/%d/restart", follower),
+			fmt.Sprintf("%s/wait?leader_is_not=%d", partition, leader),
+		} {
+			if err := ask("POST", path, nil, nil); err != nil {
+				return err
+			}
+		}
+		if err := expectStored(topic, 1); err != nil {
+			return err
+		}
+		if err := publish(ctx, run, topic); err != nil { // the first producer has numbers of a lost record
+			return err
+		}
+		return ask("POST", fmt.Sprintf("/brokers/%d/restart", leader), nil, nil)
+	})
+	if err != nil {
+		return err
+	}
+	return expectStored(topic, 2)
+}
+
 func fencedMember(ctx context.Context, run *harness.Run) error {
-	_, _, err := with(run, "fenced", nil, func(topic string) error {
+	return memberLoses(ctx, run, "fenced", func(topic string) error {
+		return ask("DELETE", "/groups/"+topic+"/members", nil, nil)
+	})
+}
+
+func clockJump(ctx context.Context, run *harness.Run) error {
+	return memberLoses(ctx, run, "jump", func(string) error {
+		return ask("POST", "/time", map[string]string{"advance": "3m"}, nil)
+	})
+}
+
+// memberLoses reads a record, loses its place in the group before the commit, and reads the record again.
+func memberLoses(ctx context.Context, run *harness.Run, name string, lose func(topic string) error) error {
+	_, _, err := with(run, name, nil, func(topic string) error {
 		if err := publish(ctx, run, topic); err != nil {
 			return err
 		}
 		cl, err := kgo.NewClient(
-			kgo.SeedBrokers(run.Bootstrap), kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic),
+			kgo.SeedBrokers(strings.Split(run.Bootstrap, ",")...), kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
 			kgo.HeartbeatInterval(100*time.Millisecond),
 		)
@@ -172,7 +313,7 @@ func fencedMember(ctx context.Context, run *harness.Run) error {
 		if fetched := cl.PollFetches(ctx); fetched.Err() != nil {
 			return fetched.Err()
 		}
-		if err := ask("DELETE", "/groups/"+topic+"/members", nil, nil); err != nil {
+		if err := lose(topic); err != nil {
 			return err
 		}
 		for { // the client reports that it has lost its place, and joins again for the same record
@@ -191,11 +332,16 @@ func fencedMember(ctx context.Context, run *harness.Run) error {
 
 func main() {
 	harness.Main("franz-go", "github.com/twmb/franz-go", map[string]harness.Feature{
-		"lost-response": onceStored("lost", fault{"api": "Produce", "drop": "after", "times": 1}, 1),
-		"half-response": onceStored("half", fault{"api": "Produce", "drop": "during", "times": 1}, 1),
-		"moved-leader":  onceStored("moved", fault{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, 2),
-		"slow-broker":   slowBroker,
-		"zombie":        zombie,
-		"fenced-member": fencedMember,
+		"lost-response":  onceStored("lost", fault{"api": "Produce", "drop": "after", "times": 1}, 1),
+		"half-response":  onceStored("half", fault{"api": "Produce", "drop": "during", "times": 1}, 1),
+		"moved-leader":   onceStored("moved", fault{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, 2),
+		"slow-broker":    slowBroker,
+		"zombie":         zombie,
+		"fenced-member":  fencedMember,
+		"clock-jump":     clockJump,
+		"restart":        restart,
+		"poison-record":  poisonRecord,
+		"full-disk":      fullDisk,
+		"unclean-leader": uncleanLeader,
 	})
 }

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.InvalidRecordException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.TimeoutException;
@@ -54,7 +55,12 @@ public final class Controlled {
             case "moved-leader" -> onceStored("moved", "\"error\":\"NOT_LEADER_OR_FOLLOWER\",\"times\":2", 2);
             case "slow-broker" -> slowBroker();
             case "zombie" -> zombie();
-            case "fenced-member" -> fencedMember();
+            case "fenced-member" -> memberLoses("fenced", topic -> ask("DELETE", "/groups/" + topic + "/members", ""));
+            case "clock-jump" -> memberLoses("jump", topic -> ask("POST", "/time", "{\"advance\":\"3m\"}"));
+            case "restart" -> restart();
+            case "poison-record" -> poisonRecord();
+            case "full-disk" -> fullDisk();
+            case "unclean-leader" -> uncleanLeader();
             default -> throw new IllegalArgumentException(feature);
         }
     }
@@ -158,8 +164,75 @@ public final class Controlled {
         }
     }
 
-    private static void fencedMember() throws Exception {
-        String topic = topic("fenced");
+    private static void restartBroker() throws Exception {
+        ask("POST", "/brokers/" + number(ask("GET", "/brokers", ""), "id") + "/restart", "");
+    }
+
+    private static void restart() throws Exception {
+        String topic = topic("restart");
+        try (KafkaProducer<String, String> producer = producer()) {
+            producer.send(new ProducerRecord<>(topic, "one")).get();
+            restartBroker();
+            producer.send(new ProducerRecord<>(topic, "two")).get();
+        }
+        expect("records", stored(topic, ""), 2L);
+    }
+
+    private static void poisonRecord() throws Exception {
+        int hits = under("\"error\":\"INVALID_RECORD\"", topic("poison"), topic -> {
+            try {
+                publish(topic);
+            } catch (ExecutionException error) {
+                expect("error", error.getCause() instanceof InvalidRecordException, true);
+                return;
+            }
+            throw new AssertionError("the poison record was stored");
+        });
+        expect("hits", hits, 1); // the error is final
+    }
+
+    private static void fullDisk() throws Exception {
+        String topic = topic("full");
+        ask("PUT", "/disk", "{\"state\":\"ENOSPC\",\"under\":\"" + topic + "\"}");
+        try {
+            publish(topic, "delivery.timeout.ms", "3000", "request.timeout.ms", "900", "linger.ms", "0");
+            throw new AssertionError("a record was stored on a full disk");
+        } catch (ExecutionException error) {
+            expect("error", error.getCause() instanceof TimeoutException, true);
+        } finally {
+            restartBroker(); // with a disk that has room
+        }
+        publish(topic);
+    }
+
+    /** A cluster of two: the follower misses a record, and then leads alone. */
+    private static void uncleanLeader() throws Exception {
+        String topic = topic("unclean");
+        String partition = "/topics/" + topic + "/partitions/0";
+        int leader = number(ask("GET", partition, ""), "leader");
+        int follower = 3 - leader;
+        try (KafkaProducer<String, String> producer = producer()) {
+            producer.send(new ProducerRecord<>(topic, "one")).get();
+            ask("POST", "/brokers/" + follower + "/kill", "");
+            while (ask("GET", partition, "").replaceAll(".*\\[(.*)\\].*", "$1").contains(",")) {
+                Thread.sleep(20);
+            }
+            producer.send(new ProducerRecord<>(topic, "lost")).get();
+            ask("POST", "/brokers/" + leader + "/kill", "");
+            ask("POST", "/brokers/" + follower + "/restart", "");
+            ask("POST", partition + "/wait?leader_is_not=" + leader, "");
+            expect("records", stored(topic, ""), 1L);
+        }
+        try (KafkaProducer<String, String> another = producer()) { // the first has numbers of a lost record
+            another.send(new ProducerRecord<>(topic, "two")).get();
+        }
+        expect("records", stored(topic, ""), 2L);
+        ask("POST", "/brokers/" + leader + "/restart", "");
+    }
+
+    /** A member reads a record, loses its place before the commit, and reads the record again. */
+    private static void memberLoses(String name, Work lose) throws Exception {
+        String topic = topic(name);
         publish(topic);
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
@@ -171,7 +244,7 @@ public final class Controlled {
                 new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(topic));
             readOne(consumer);
-            ask("DELETE", "/groups/" + topic + "/members", "");
+            lose.run(topic);
             try {
                 consumer.commitSync();
                 throw new AssertionError("a fenced member has committed");

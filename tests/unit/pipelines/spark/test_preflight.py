@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.pipelines.spark.checks import preflight
 from barnabas.pipelines.spark.checks.preflight import check_machine
 from barnabas.pipelines.spec.problems import InvalidSpec
 from barnabas.pipelines.spec.validation import load
@@ -81,3 +82,15 @@ def test_a_missing_database_driver_is_reported_with_its_line(monkeypatch: pytest
     sink = "{type: jdbc, url: 'postgresql://db/shop', table: t, mode: insert}"
     (complaint,) = problems(f"name: p\nsource: {{type: rate}}\nsink: {sink}\n")
     assert complaint.startswith("p.yaml:3: sink: jdbc needs the package pg8000: ")
+
+
+@pytest.mark.parametrize(
+    "sink", ["path: s3://lake/orders", "catalog: {type: sql, warehouse: 's3://lake'}, table: a.b"]
+)
+def test_a_table_in_an_object_store_needs_its_package(monkeypatch: pytest.MonkeyPatch, sink: str) -> None:
+    monkeypatch.setattr(preflight, "_is_installed", lambda package: package != "obstore")
+    kind = "delta" if sink.startswith("path") else "iceberg"
+    spec = f"name: p\nsource: {{type: rate}}\nsink: {{type: table, format: {kind}, {sink}}}\n"
+    (complaint,) = problems(spec)
+    assert complaint.startswith("p.yaml:3: sink: a table in an object store needs the package obstore: pip ")
+    assert problems("name: p\nsource: {type: rate}\nsink: {type: table, path: lake/orders}\n") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ from barnabas.core.optional_dependencies import install_command
 from barnabas.node.log_output import configure_logging
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
+NICENESS_BESIDE_A_BROKER = 10
+"""A page that draws a thousand rows must not hold the processor that a produce request waits for."""
 
 
 @click.command()
@@ -86,6 +89,8 @@ def console(
     """
     endpoint = parse_address(address, "--listen")
     configure_logging("info")
+    if beside_broker:
+        os.nice(NICENESS_BESIDE_A_BROKER)
     try:
         from barnabas.console.opening import Opening  # noqa: PLC0415 - not for --help
         from barnabas.console.server import AddressTaken, listen, serve  # noqa: PLC0415

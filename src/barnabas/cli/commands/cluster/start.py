@@ -24,6 +24,8 @@ from barnabas.core.optional_dependencies import install_command
 from barnabas.node.gc_tuning import collect_seldom
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.cli.commands.security.secure import Secured
     from barnabas.config.broker_config import BrokerConfig
 
@@ -90,7 +92,7 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 @click.option(
     "--control",
     metavar="HOST:PORT",
-    help="For tests: serve an interface for faults and virtual time (docs/TESTING.md). Loopback only.",
+    help="For tests: serve an interface for faults, lives and virtual time (docs/TESTING.md). Loopback only.",
 )
 def start(
     config_file: Path | None,
@@ -140,8 +142,12 @@ def start(
             properties = secured.properties
         elif config_file is None:
             _refuse_to_open(properties)
+        if control_address is not None and console_text is not None and console_address is not None:
+            raise InvalidConfig("no console runs beside --control; leave out --console")
         if brokers is not None and control_address is not None:
-            raise InvalidConfig("--control is for one broker; leave out --brokers")
+            if secured is not None:
+                raise InvalidConfig("--control of a cluster has no --secure; leave out one of them")
+            sys.exit(_run_controlled_cluster(properties, brokers, control_address, metrics_address))
         if brokers is not None:
             sys.exit(_run_cluster(properties, brokers, metrics_address, secured, console_address))
         config = BrokerConfig.load(properties)
@@ -215,6 +221,18 @@ def _run_cluster(
     return 0
 
 
+def _run_controlled_cluster(
+    properties: dict[str, str], brokers: int, control_address: Endpoint, metrics_address: Endpoint | None
+) -> int:
+    collect_seldom()
+    from barnabas.testing.http.controlled import cluster_config, run_controlled  # noqa: PLC0415
+
+    config = cluster_config(properties)
+    return _reporting_failures(
+        config, lambda: run_controlled(config, control_address, metrics_address, brokers=brokers)
+    )
+
+
 def _say(name: str, line: str) -> None:
     """Print a line of a process of the cluster, with the name of the process."""
     click.echo(f"[{name}] {line}", err=True)
@@ -229,15 +247,12 @@ def _run(
 ) -> int:
     # Imported here because only a valid configuration needs the broker.
     collect_seldom()
-    from barnabas.cluster.coordination.contract import StoreLocked  # noqa: PLC0415
-    from barnabas.node.main import StartupFailed, run  # noqa: PLC0415
+    from barnabas.node.main import run  # noqa: PLC0415
 
-    welcome: list[str] = []
-    try:
-        if secured is not None:
-            welcome = secured.prepare(config)
+    def serve() -> int:
+        welcome = [] if secured is None else secured.prepare(config)
         if control_address is not None:
-            from barnabas.testing.http.controlled_broker import run_controlled  # noqa: PLC0415 - for tests alone
+            from barnabas.testing.http.controlled import run_controlled  # noqa: PLC0415 - for tests alone
 
             return run_controlled(config, control_address, metrics_address, welcome)
         beside = None
@@ -246,6 +261,17 @@ def _run(
 
             beside = console_of_broker(console_address, config)
         return run(config, metrics_address, welcome, beside=beside)
+
+    return _reporting_failures(config, serve)
+
+
+def _reporting_failures(config: BrokerConfig, serve: Callable[[], int]) -> int:
+    """Run brokers; an error of their start becomes a message that says what to write instead."""
+    from barnabas.cluster.coordination.contract import StoreLocked  # noqa: PLC0415
+    from barnabas.node.main import StartupFailed  # noqa: PLC0415
+
+    try:
+        return serve()
     except InvalidConfig as error:
         raise InvalidSettings(error.message) from None
     except StartupFailed as error:

@@ -142,7 +142,7 @@ async def set_quota(ctx: Context) -> Response:
         value = math.nan
     if not math.isfinite(value) or value < 0:
         raise Refused(f"value is a number from 0 on, not {text[:40]!r}")
-    return await _alter(ctx, entity, {key: value}, f"{key} of {_said(entity)} is {value:g} now")
+    return await _alter(ctx, entity, {key: value}, f"{key} of {_said(entity)} is {value:,.15g} now")
 
 
 async def remove(ctx: Context) -> Response:

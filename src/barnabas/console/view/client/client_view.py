@@ -97,7 +97,7 @@ class ClientView:
     async def overview(self) -> Overview:
         topics, groups = await asyncio.gather(self._topics.get(), self._listed.get())
         sizes = await self._sizes_by_replica()
-        await self._offsets.get()
+        ends = (await self._offsets.get()).ends
         committed = await self._committed.get()
         state = self._cluster.state
         partitions = [each for topic in topics.values() for each in topic.partitions]
@@ -123,7 +123,7 @@ class ClientView:
             )
             for broker_id, address in sorted(state.brokers.items())
         )
-        lags = [lag for each in committed.values() if (lag := await self._lag_of(each)) is not None]
+        lags = [lag for each in committed.values() if (lag := _lag_of(each, ends)) is not None]
         return Overview(
             at_ms=self._clock.now_ms(),
             cluster_id=state.cluster_id or "",
@@ -188,6 +188,7 @@ class ClientView:
 
     async def groups(self, query: GroupQuery) -> Page[GroupRow]:
         listed, committed = await asyncio.gather(self._listed.get(), self._committed.get())
+        ends = (await self._offsets.get()).ends
         rows = []
         for name, found in listed.items():
             own = committed.get(name, {})
@@ -195,7 +196,7 @@ class ClientView:
                 continue
             if query.topic and not any(at.topic == query.topic for at in own):
                 continue
-            rows.append(await self._group_row(found, own))
+            rows.append(_group_row(found, own, ends))
         ordered = groups_in_order(rows, query.sort, descending=query.descending)
         page = page_of(ordered, query.offset, query.limit)
         if len(page.rows) > DESCRIBED_MAX:
@@ -220,7 +221,7 @@ class ClientView:
         )
         offsets = await self._offset_rows(own, owners)
         row = replace(
-            await self._group_row(found, own),
+            _group_row(found, own, {}),
             members=None if described is None else len(described.members),
             state=found.group.group_state if described is None else described.state,
             lag_records=_sum_of(each.lag_records for each in offsets),
@@ -377,28 +378,6 @@ class ClientView:
                 found[name] += 1
         return found
 
-    async def _group_row(
-        self, found: GroupAtCoordinator, own: Mapping[TopicPartition, Committed]
-    ) -> GroupRow:
-        group = found.group
-        kind = (group.group_type or "classic").lower()
-        if kind == "classic" and group.protocol_type not in ("", "consumer"):
-            kind = group.protocol_type
-        return GroupRow(
-            group.group_id,
-            group.group_state,
-            kind,
-            members=None,
-            topics=len({at.topic for at in own}),
-            lag_records=await self._lag_of(own),
-            lag_ms=None,
-            coordinator_id=found.coordinator_id,
-        )
-
-    async def _lag_of(self, own: Mapping[TopicPartition, Committed]) -> int | None:
-        ends = (await self._offsets.get()).ends
-        return _sum_of(max(ends[at] - each.offset, 0) for at, each in own.items() if at in ends)
-
     async def _offset_rows(
         self, own: Mapping[TopicPartition, Committed], owners: Mapping[TopicPartition, str]
     ) -> tuple[GroupOffsetRow, ...]:
@@ -487,6 +466,29 @@ def _rates(before: Offsets, after: Offsets) -> dict[str, float]:
         if at in before.ends:
             found[at.topic] += max(end - before.ends[at], 0) / seconds
     return found
+
+
+def _group_row(
+    found: GroupAtCoordinator, own: Mapping[TopicPartition, Committed], ends: Mapping[TopicPartition, int]
+) -> GroupRow:
+    group = found.group
+    kind = (group.group_type or "classic").lower()
+    if kind == "classic" and group.protocol_type not in ("", "consumer"):
+        kind = group.protocol_type
+    return GroupRow(
+        group.group_id,
+        group.group_state,
+        kind,
+        members=None,
+        topics=len({at.topic for at in own}),
+        lag_records=_lag_of(own, ends),
+        lag_ms=None,
+        coordinator_id=found.coordinator_id,
+    )
+
+
+def _lag_of(own: Mapping[TopicPartition, Committed], ends: Mapping[TopicPartition, int]) -> int | None:
+    return _sum_of(max(ends[at] - each.offset, 0) for at, each in own.items() if at in ends)
 
 
 def _sum_of(found: Iterable[int | None]) -> int | None:

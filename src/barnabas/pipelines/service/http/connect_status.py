@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from barnabas.pipelines.service.service import PipelineService
@@ -17,7 +18,7 @@ CONNECT_STATES = {
 _NEVER_RUN: dict[str, Any] = {
     "state": State.FAILED.value, "delivery": None, "generation": 0, "failures": 0, "restarts": 0,
     "last_error": None, "records": 0, "dead_letters": 0, "since_ms": 0, "lag": None,
-    "progress": None,
+    "progress": None, "records_per_second": None, "errors": [],
 }  # fmt: skip
 """Status of a pipeline whose stored configuration is invalid in this release."""
 
@@ -54,6 +55,8 @@ def connector_status(service: PipelineService, name: str) -> dict[str, Any]:
         "since_ms": pipeline.since_ms,
         "lag": pipeline.lag,
         "progress": _progress(pipeline),
+        "records_per_second": _rate(service, pipeline),
+        "errors": [asdict(each) for each in pipeline.past_errors.newest()],
     }
     # A pipeline is one task; a stopped connector has none, as in Connect.
     return _status(service, name, pipeline.state, about, has_task=pipeline.state is not State.STOPPED)
@@ -64,6 +67,13 @@ def _progress(pipeline: Supervised) -> dict[str, Any] | None:
     if pipeline.progress is None:
         return None
     return {**pipeline.progress.to_document(), "lag": pipeline.lag}
+
+
+def _rate(service: PipelineService, pipeline: Supervised) -> float | None:
+    """Over the last minute; None while the pipeline does not run."""
+    if pipeline.state is not State.RUNNING:
+        return None
+    return round(pipeline.rate.per_second(service.now_ms(), pipeline.since_ms), 3)
 
 
 def _status(

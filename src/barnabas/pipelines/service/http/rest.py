@@ -1,8 +1,8 @@
 """Kafka Connect's REST interface for pipelines.
 
 Paths, bodies and codes are Connect's, so that its tools work. Additional fields hold values that Connect
-lacks (delivery, progress). Gaps: Connect's plugins do not load, there is one worker, and a pipeline is one
-task.
+lacks (delivery, progress), and one additional path: `/connectors/{name}/graph`. Gaps: Connect's plugins do
+not load, there is one worker, and a pipeline is one task.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from barnabas.pipelines.service.http.rest_loggers import Loggers
 from barnabas.pipelines.service.metrics import render_metrics
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import Target
+from barnabas.pipelines.spec.graph import graph_of
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -63,6 +64,7 @@ class Rest:
             ),
             ("GET", f"{one}/tasks/{{task:int}}/status", self.task_status),
             ("POST", f"{one}/tasks/{{task:int}}/restart", self.task_restart),
+            ("GET", f"{one}/graph", _named(lambda name: graph_of(service.spec(name)).to_document())),
             ("GET", f"{one}/topics", _named(lambda name: {name: {"topics": service.topics(name)}})),
             ("PUT", f"{one}/topics/reset", self.topics_reset),
             ("GET", f"{one}/offsets", self.offsets),

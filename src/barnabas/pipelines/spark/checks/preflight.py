@@ -13,6 +13,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path as FilePath
+from urllib.parse import urlsplit
 
 from barnabas.core.optional_dependencies import install_command
 from barnabas.pipelines.spec.model import Part, PipelineSpec
@@ -28,6 +29,7 @@ _PACKAGES = (
     ("avro", "fastavro", "formats"),
     ("protobuf", "google.protobuf", "formats"),
 )
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 PACKED = "spark.submit.pyFiles"
 """Modules arrive with Spark's start, so they cannot be checked before it."""
 
@@ -53,9 +55,16 @@ def _missing_packages(spec: PipelineSpec) -> Iterator[tuple[Path, str]]:
         for kind, package, extra in _PACKAGES:
             if kind in (part.type, part.get("format")) and not _is_installed(package):
                 yield path, f"{kind} needs the package {package}: {install_command(extra)}"
+        if part.type == "table" and _is_in_object_store(part) and not _is_installed("obstore"):
+            yield path, f"a table in an object store needs the package obstore: {install_command('objects')}"
         driver = _driver(part) if part.type == "jdbc" else None
         if driver is not None and not _is_installed(driver[0]):
             yield path, f"jdbc needs the package {driver[0]}: {install_command(driver[1])}"
+
+
+def _is_in_object_store(part: Part) -> bool:
+    places = [part.get("path"), (part.get("catalog") or {}).get("warehouse")]
+    return any(urlsplit(str(place)).scheme in OBJECT_STORES for place in places if place)
 
 
 def _driver(part: Part) -> tuple[str, str] | None:

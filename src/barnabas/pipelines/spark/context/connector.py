@@ -39,17 +39,17 @@ def read_records(part: Part, run: Run, *, streaming: bool) -> DataFrame:
     if not streaming:
         options.pop("maxOffsetsPerTrigger", None)
         is_bounded = run.is_main_source or "ending_offsets" in part.options
-        if not is_bounded and _engine(part, run) == Engine.PYTHON.value:
+        if not is_bounded and engine_of(part, run) == Engine.PYTHON.value:
             options["offsetsAtRead"] = "true"
             options.pop("minPartitions", None)
     read = pyspark_barnabas.read_stream if streaming else pyspark_barnabas.read
     try:
-        return read(run.spark, engine=_engine(part, run), **options)
+        return read(run.spark, engine=engine_of(part, run), **options)
     except OptionError as error:
         raise PipelineFailed(str(error)) from None
 
 
-def _engine(part: Part, run: Run) -> str:
+def engine_of(part: Part, run: Run) -> str:
     """Engine of a source. `auto` is the Python connector: a checkpoint must not depend on the installed jars.
 
     With several sources, those without a manifest are read from their brokers.
@@ -66,7 +66,7 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
         "kafka.isolation.level": part["isolation_level"],
         "failOnDataLoss": str(part["fail_on_data_loss"]).lower(),
         "includeHeaders": str(wants_headers(part, run)).lower(),
-        **client_options(part, engine=_engine(part, run)),
+        **client_options(part, engine=engine_of(part, run)),
     }
     if run.spec.engine is Engine.SEGMENTS and part.get("manifest"):
         options["manifest"] = str(run.resolved(part, "manifest"))

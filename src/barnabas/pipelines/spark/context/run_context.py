@@ -65,6 +65,10 @@ class Run:
     beginning: Beginning = Beginning.ONCE
     quarantine: Mapping[str, str] = field(default_factory=dict)
     """Records that break the transforms, by `topic/partition/offset`, with the reason."""
+    is_untransformed: bool = False
+    """True if the sink gets the rows of the source as they were decoded."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """Records of micro-batches that the sink read itself, so that Spark has not counted them."""
     figures: dict[str, Any] = field(default_factory=dict)
     """Figures of the sink after its last micro-batch, for the progress report; the sink fills it."""
 

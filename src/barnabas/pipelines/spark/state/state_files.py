@@ -6,10 +6,12 @@ notes. Notes that grow are a directory with a file for each addition.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.state.log_entry import create_entry
+from barnabas.pipelines.state.durable_files import LOCAL_SCHEME
 
 
 def read_note(run: Run, location: str) -> str | None:
@@ -20,6 +22,8 @@ def read_note(run: Run, location: str) -> str | None:
 def read_notes(run: Run, location: str) -> list[str]:
     """Texts of a file, or of all files of a directory."""
     path, files = _open(run, location)
+    if str(files.getUri().getScheme()) == LOCAL_SCHEME:  # without a job of Spark
+        return _local_texts(Path(str(path.toUri().getPath())))
     if not files.exists(path):
         return []
     rows = run.spark.read.text(location, wholetext=True).collect()
@@ -48,6 +52,13 @@ def batch_numbers(run: Run, kind: str) -> list[int]:
         return []
     names = [str(status.getPath().getName()) for status in files.listStatus(path)]
     return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _local_texts(place: Path) -> list[str]:
+    found = [place]
+    if place.is_dir():
+        found = [each for each in sorted(place.iterdir()) if not each.name.startswith((".", "_"))]
+    return [each.read_text("utf-8").rstrip("\n") for each in found if each.is_file()]
 
 
 def _open(run: Run, location: str) -> tuple[Any, Any]:

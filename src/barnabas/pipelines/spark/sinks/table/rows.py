@@ -62,13 +62,16 @@ def table_rows(
         *(keys.get(each, quoted(each)).alias(each) for each in names),
         (F.lit(False) if tombstone is None else tombstone).alias(DELETED),
         F.unix_millis(time).alias(NEWEST),
-        _order(rows).alias(ORDER),
+        *_order(rows),
     )
     return TableRows(frame, columns_of(frame), tuple(keys), tuple(partition_by))
 
 
 def last_of_each_key(frame: DataFrame, key: Sequence[str], tasks: int) -> DataFrame:
     """The row with the highest offset of each key; the last one read where the offsets were dropped."""
+    if ORDER not in frame.columns:
+        # Of a micro-batch alone: Spark numbers no stream.
+        frame = frame.withColumn(ORDER, F.struct(F.monotonically_increasing_id()))
     keys = [quoted(each) for each in key]
     others = [quoted(each) for each in frame.columns if each not in key]
     newest = F.max_by(F.struct(*others), quoted(ORDER)).alias(_WHOLE)
@@ -115,9 +118,10 @@ _TYPES = (
 )  # fmt: skip
 
 
-def _order(rows: DataFrame) -> Column:
+def _order(rows: DataFrame) -> list[Column]:
+    """Order of the rows by their offsets, unless these were dropped."""
     known = [F.col(each) for each in _ORDERED_BY if each in rows.columns]
-    return F.struct(*known) if "_offset" in rows.columns else F.struct(F.monotonically_increasing_id())
+    return [F.struct(*known).alias(ORDER)] if "_offset" in rows.columns else []
 
 
 def _keys(rows: DataFrame, key: Sequence[str]) -> dict[str, Column]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from barnabas.core.clock import SystemClock
 from barnabas.pipelines.spark.context.connector import source_options
 from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed, PipelineInvalid, Run
 from barnabas.pipelines.spark.context.topics import CLEANUP_POLICY, topic_setting
+from barnabas.pipelines.spark.sinks.table.direct import route_of
 from barnabas.pipelines.spark.sinks.table.rows import TableRows, gathered, last_of_each_key, table_rows
 from barnabas.pipelines.spark.sinks.table.task import REPORT, Report, report_of, trial_of, writer_of
 from barnabas.pipelines.spark.state.state_files import batch_numbers, read_note, write_note
@@ -119,6 +121,7 @@ class _Sink:
         self._driver = new_run()
         self._unfinished = set(batch_numbers(run, "offsets")[-1:])
         """Batch that an earlier driver may have left files of."""
+        self._route = route_of(rows, run)
         self._warned: set[str] = set()
 
     def check(self) -> None:
@@ -193,6 +196,28 @@ class _Sink:
         self._maintain(mark.batch_id, layout, name)
 
     def _write(self, batch: DataFrame, layout: Layout, name: BatchName) -> Report:
+        direct = self._write_directly(batch, layout, name)
+        if direct is not None and not direct.is_doubtful:
+            self._run.counts[name.batch_id] = sum(each.rows for each in direct.files)
+            return direct
+        found = self._write_from_spark(batch, layout, name)
+        # An attempt of the other way that died may have left files.
+        return replace(found, is_repeated=found.is_repeated or (direct is not None and direct.is_repeated))
+
+    def _write_directly(self, batch: DataFrame, layout: Layout, name: BatchName) -> Report | None:
+        if self._route is None:
+            return None
+        write = writer_of(layout, name, ())
+        rows = self._route.write(batch.sparkSession.sparkContext, name.batch_id, write)
+        if rows is None:
+            return None
+        found = report_of(rows)
+        self._route.note_outcome(is_plain=not found.is_doubtful)
+        if found.is_doubtful:
+            layout.storage.remove(each.path for each in found.files)
+        return found
+
+    def _write_from_spark(self, batch: DataFrame, layout: Layout, name: BatchName) -> Report:
         if self._rows.key:
             tasks = batch.sparkSession.sparkContext.defaultParallelism
             batch = last_of_each_key(batch, self._rows.key, tasks)

@@ -19,6 +19,11 @@ REPORT: Final = "files STRING, keys BINARY, attempt INT, newest BIGINT"
 _REPORT = pa.schema(
     [("files", pa.string()), ("keys", pa.binary()), ("attempt", pa.int32()), ("newest", pa.int64())]
 )
+ReportRow = tuple[str | None, bytes, int, int | None]
+"""Files, keys, number of the attempt, and time of the newest record, as in `REPORT`.
+
+No files stand for a doubtful record, which Spark has to decode: the task has written nothing.
+"""
 KEYS_BYTES_MAX: Final = 512 << 20
 """Bound of the keys of a batch, which the driver holds in memory."""
 
@@ -31,6 +36,8 @@ class Report:
     keys: list[pa.Table] = field(default_factory=list)
     is_repeated: bool = False
     """True if a task was tried more than once."""
+    is_doubtful: bool = False
+    """True if a task has found a record that Spark has to decode, and has written nothing."""
     newest_ms: int | None = None
 
 
@@ -76,13 +83,16 @@ def trial_of(
     return check
 
 
-def report_of(rows: Iterable[tuple[str, bytes, int, int | None]]) -> Report:
+def report_of(rows: Iterable[ReportRow]) -> Report:
     found = Report()
     for files, keys, attempt, newest_ms in rows:
+        found.is_repeated = found.is_repeated or attempt > 0
+        if files is None:
+            found.is_doubtful = True
+            continue
         found.files += [DataFile(**each) for each in json.loads(files)]
         if keys:
             found.keys.append(pa.ipc.open_stream(bytes(keys)).read_all())
-        found.is_repeated = found.is_repeated or attempt > 0
         if newest_ms is not None:
             found.newest_ms = max(newest_ms, found.newest_ms or 0)
     return found
