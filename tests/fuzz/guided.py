@@ -19,9 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-MISSING = (
-    "the coverage-guided engine needs Atheris: pip install 'barnabas[fuzz]' (Linux, CPython 3.11 to 3.13)"
-)
+MISSING = "the coverage-guided engine needs Atheris: pip install '.[fuzz]' (Linux, CPython 3.11 to 3.13)"
 FOUND = "found: "
 INPUT_BYTES_MAX = 2_048
 

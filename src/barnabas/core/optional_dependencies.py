@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 DISTRIBUTION = "barnabas"
+SOURCE = Path(__file__).resolve().parents[3]
+"""The clone, for a source tree that is not installed."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)([^;]*)(?:;(.*))?")
 
 
@@ -29,8 +32,10 @@ def install_command(*extras: str) -> str:
     """The command that adds the extras to this installation."""
     wanted = f"[{','.join(extras)}]"
     installed = _installed()
-    text = None if installed is None else installed.read_text("direct_url.json")
-    if installed is None or text is None:
+    if installed is None:
+        return f"pip install '{SOURCE}{wanted}'"
+    text = installed.read_text("direct_url.json")
+    if text is None:
         return f"pip install '{DISTRIBUTION}{wanted}'"
     origin = dict(json.loads(text))
     url = str(origin.get("url", ""))

@@ -36,6 +36,7 @@ from barnabas.config.properties import render_properties
 from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import InvalidConfig, KafkaError
+from barnabas.localcluster.cluster_output import ClusterOutput
 from barnabas.localcluster.secret_files import write_private
 from barnabas.localcluster.shared_store import HomeInUse, SharedStore, new_process_name, uses_zookeeper
 from barnabas.localcluster.start_checks import (
@@ -222,7 +223,8 @@ class LocalCluster:
             stages.insert(0, [ZooKeeperMember(self.server)])
         if self.store is not None:
             stages.insert(0, [self.store.member])
-        supervisor = Supervisor(stages, say, SystemClock())
+        output = ClusterOutput(say)
+        supervisor = Supervisor(stages, output.say, SystemClock())
         for signum in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(signum, supervisor.request_stop)
         try:
@@ -238,8 +240,9 @@ class LocalCluster:
                 await self._first_users.put(config)
             await supervisor.start_stage(last)
             announce(self.ready_line(brokers))
-            async with self._running_beside(brokers, say):
+            async with self._running_beside(brokers, output.say):
                 await supervisor.wait_stopping()
+                output.begin_stop(len(brokers))
         except Stopped:
             say("supervisor", "stopping before the cluster was ready")
         finally:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -74,7 +74,6 @@ from barnabas.node.membership.identity import (
 )
 from barnabas.node.membership.replication_io import ReplicationTasks
 from barnabas.node.membership.store_watcher import following
-from barnabas.node.metrics_endpoint import metrics_page
 from barnabas.node.process_metrics import LoopHealth, register_loop_metrics, register_process_metrics
 from barnabas.node.runtime import LoopScheduler, MakeWorkers, TimerDriver, Workers
 from barnabas.node.security.sasl_listeners import (
@@ -195,9 +194,7 @@ class Broker:
         if ignored:
             logger.warning("configuration keys without effect in this broker: %s", ", ".join(ignored))
         work = self._make_loop_work()
-        page = metrics_page(
-            self._metrics_address, self.config, self.metrics, self.lifecycle, self._clock, work.scheduler
-        )
+        page = self._metrics_page(work.scheduler)
         missing = self._check_directories()
         znodes = await self._open_coordination(work)
         identity = await settle_identity(self._files, self.config, znodes, self._randomness, missing)
@@ -286,6 +283,17 @@ class Broker:
 
         if self.lifecycle.state is BrokerState.RUNNING and self._inspected is not None:
             await self._exits.enter_async_context(serve_inspection(self._inspected))
+
+    def _metrics_page(self, scheduler: LoopScheduler) -> AbstractAsyncContextManager[None]:
+        """The page, if it has an address; INVALID_CONFIG if the settings do not protect it."""
+        if self._metrics_address is None:
+            return nullcontext()
+        # Imported here: only a page needs an HTTP server.
+        from barnabas.node.metrics_endpoint import metrics_page  # noqa: PLC0415
+
+        return metrics_page(
+            self._metrics_address, self.config, self.metrics, self.lifecycle, self._clock, scheduler
+        )
 
     def _watch_loop(self, server: Server, work: LoopWork) -> None:
         """Sample the loop's lag for the metrics page, if there is one."""

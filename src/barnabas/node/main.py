@@ -12,6 +12,7 @@ import logging
 import resource
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from importlib import import_module
 
 from barnabas.cluster.coordination.contract import (
     ConnectionLoss,
@@ -36,6 +37,12 @@ from barnabas.storage.log_manager import DuplicateLog
 logger = logging.getLogger(__name__)
 
 IMPORT_PAUSE_S = 0.01
+LATER = (
+    "barnabas.client.aio.channel",
+    "barnabas.replication.follower.fetcher_driver",
+    "barnabas.telemetry.otlp",
+)
+"""Modules that a broker alone needs for no request of its start. The code that uses them imports them too."""
 START_ERRORS = (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSError)
 """Errors with which a start fails for a reason outside of the broker."""
 
@@ -192,10 +199,13 @@ async def _serve_inspection(broker: Broker) -> None:
 
 
 async def _import_handlers() -> None:
-    """Import the handlers that no request has used yet, one at a time, so that no request waits for them. A
-    broker that is updated on disk keeps the code that it started with."""
+    """Import the handlers that no request has used yet, and `LATER`, one at a time, so that no request waits
+    for them. A broker that is updated on disk keeps the code that it started with."""
     try:
         for _ in APIS:
+            await asyncio.sleep(IMPORT_PAUSE_S)
+        for name in LATER:
+            import_module(name)
             await asyncio.sleep(IMPORT_PAUSE_S)
     except (ImportError, OSError) as error:
         logger.warning("cannot import a handler; its first request tries again: %s", error)

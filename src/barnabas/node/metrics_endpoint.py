@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 from barnabas.config.broker_config import BrokerConfig
@@ -31,7 +31,7 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def metrics_page(
-    address: Endpoint | None,
+    address: Endpoint,
     config: BrokerConfig,
     metrics: Metrics,
     lifecycle: Lifecycle,
@@ -39,8 +39,6 @@ def metrics_page(
     timers: Timers,
 ) -> AbstractAsyncContextManager[None]:
     """Serve the page inside this context; INVALID_CONFIG if the settings do not protect it."""
-    if address is None:
-        return nullcontext()
     security = http_security(
         config.values, LISTENER_NAME, address, clock, metrics, is_local=is_loopback(address.host)
     )

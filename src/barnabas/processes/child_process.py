@@ -113,6 +113,10 @@ class Child:
         words = self._last_line.removeprefix("barnabas: ")
         return f"{self.name} {how}" + (f": {words}" if words else "")
 
+    def farewell(self) -> str:
+        """End of a child that was to stop."""
+        return f"{self.name} has stopped" if self._process.returncode == 0 else self.epitaph()
+
     async def _read(self) -> None:
         assert self._process.stdout is not None
         while True:

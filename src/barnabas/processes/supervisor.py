@@ -145,6 +145,7 @@ class Supervisor:
     def __init__(
         self, stages: Sequence[Sequence[Member]], say: Callable[[str, str], None], clock: Clock
     ) -> None:
+        self._say = say
         self.stages = [[Keeper(member, say, clock) for member in stage] for stage in stages]
         self._stopping = asyncio.Event()
 
@@ -184,6 +185,8 @@ class Supervisor:
         for stage in reversed(self.stages):
             for keeper in stage:
                 await keeper.stop()
+                if keeper.child is not None:
+                    self._say("supervisor", keeper.child.farewell())
 
 
 async def _all_ready(keepers: Sequence[Keeper]) -> None:

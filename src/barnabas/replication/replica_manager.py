@@ -19,6 +19,7 @@ the ISR (`leader.isr_changes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.config.broker_config import BrokerConfig
@@ -33,9 +34,7 @@ from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopRepl
 from barnabas.purgatory.timer import Timer
 from barnabas.replication.controller_orders import ControllerOrders, Failed
 from barnabas.replication.follower.connection import OpenConnection
-from barnabas.replication.follower.fetcher_driver import FetcherDriver
 from barnabas.replication.follower.fetcher_manager import FetcherManager
-from barnabas.replication.follower.replica_fetcher import ReplicaFetcher
 from barnabas.replication.leader.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from barnabas.replication.leader.delayed_fetch import DelayedFetch, DelayedFollowerFetch
 from barnabas.replication.leader.delayed_produce import DelayedProduce, PendingAck
@@ -54,6 +53,9 @@ from barnabas.replication.partition.throttle import ReplicationThrottle
 from barnabas.replication.replica_metrics import register_replica_metrics
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
+
+if TYPE_CHECKING:  # a broker without followed partitions starts without fetchers
+    from barnabas.replication.follower.fetcher_driver import FetcherDriver
 
 
 def _at_once(work: Callable[[], None]) -> None:
@@ -147,6 +149,10 @@ class ReplicaManager:
         self.fetchers.close()
 
     def _make_fetcher(self, source: BrokerId) -> FetcherDriver:
+        # Imported here: see `node.main.LATER`.
+        from barnabas.replication.follower.fetcher_driver import FetcherDriver  # noqa: PLC0415
+        from barnabas.replication.follower.replica_fetcher import ReplicaFetcher  # noqa: PLC0415
+
         assert self._connect is not None, "a broker with followed partitions needs `connect`"
         fetcher = ReplicaFetcher(
             source,

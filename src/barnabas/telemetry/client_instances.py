@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from barnabas.core.bounds.kept_memory import MemoryAccount, MemoryLimits, MemoryOwner, Reservation
 from barnabas.core.clock import Clock
@@ -43,8 +43,10 @@ from barnabas.core.reporting.metrics import Labels as PageLabels
 from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.steps import Sliced
 from barnabas.records.compression import CODECS, decompress
-from barnabas.telemetry.otlp import Labels, Point, data_points
 from barnabas.telemetry.subscriptions import Demand, Subscriptions
+
+if TYPE_CHECKING:  # the first push needs the format
+    from barnabas.telemetry.otlp import Labels, Point
 
 IDLE_MS_MIN: Final = 60_000
 INTERVALS_KEPT: Final = 3
@@ -54,7 +56,7 @@ INSTANCE_BYTES: Final = 1_024
 SERIES_BYTES: Final = 256
 ASKS_AT_ONCE_AFTER: Final = (UnknownSubscriptionId, UnsupportedCompressionType)
 
-Series = tuple[str, Labels]
+Series: TypeAlias = "tuple[str, Labels]"
 Key = tuple[str, Uuid]
 """Principal and instance id."""
 
@@ -280,6 +282,8 @@ class ClientInstances:
     def _take_over(self, instance: ClientInstance, push: Push, bytes_max: int) -> Sliced[None]:
         if not push.metrics:
             return
+        from barnabas.telemetry.otlp import data_points  # noqa: PLC0415 - see `node.main.LATER`
+
         data = _inflated(push, bytes_max)
         yield
         taken: list[Point] = []

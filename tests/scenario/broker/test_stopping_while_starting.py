@@ -42,7 +42,7 @@ MEMBER: list[tuple[object, str]] = [
     (coordinators, "make_group_coordinator"),
     (coordinators, "make_transaction_coordinator"),
     (wiring, "Dispatcher"),
-    (wiring, "metrics_page"),
+    (Broker, "_metrics_page"),
     (Server, "start"),
     (ClusterMember, "join"),
     (ConfigNotifications, "start"),

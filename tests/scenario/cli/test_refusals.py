@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.main import cli
+from tests.scenario.cli.command import Barnabas
 from tests.support.broker import BarnabasBroker, running
+from tests.support.ports import free_port
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 
@@ -50,3 +52,20 @@ def test_the_missing_right_is_named(bootstrap: str, command: str, right: str) ->
     code, line = barnabas(bootstrap, *command.split())
     kind = right.split()[2]
     assert (code, line) == (1, f"barnabas: not authorized: {right} ({kind}_AUTHORIZATION_FAILED)")
+
+
+def test_a_topic_that_needs_more_brokers_says_how_many_there_are(tmp_path: Path) -> None:
+    settings = {"default.replication.factor": "3"}
+    with running(BarnabasBroker(tmp_path / "data", settings=settings)) as broker:
+        said = Barnabas(broker.bootstrap)("produce", "new", stdin=b"x\n", code=1)
+    assert said.startswith(
+        "barnabas: topic new cannot be created: the brokers' default.replication.factor is larger than the"
+        " number of live brokers, 1 (INVALID_REPLICATION_FACTOR)"
+    )
+
+
+def test_a_pipeline_service_that_is_not_there_is_named() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    code, line = barnabas("127.0.0.1:1", "pipeline", "list", "--url", url)
+    assert code == 3
+    assert line.startswith(f"barnabas: no pipeline service at {url}: Connection refused; start one with")

@@ -134,6 +134,10 @@ def test_three_brokers_need_no_java_and_survive_a_killed_broker(three: ThreeBrok
     three.produce("orders", 100)
     three.until(lambda: three.count("orders") == 200, "nothing is lost")
     assert three.process.stop() == 0
+    assert three.process.output_text().partition("[supervisor] stopping")[2].splitlines() == [
+        " 3 brokers, one after the other",
+        *(f"[supervisor] {name} has stopped" for name in ("broker-1", "broker-2", "broker-3", "store")),
+    ]
 
 
 @pytest.mark.slow

@@ -95,6 +95,10 @@ def test_a_signal_stops_one_broker_after_the_other(supervised: Supervised, signu
     wait_until(lambda: not supervised.process.is_running)
     assert supervised.process.exit_code == 0
     assert supervised.journal()[3:] == [f"{n} {what}" for n in (1, 2, 3) for what in ("stopping", "stopped")]
+    assert supervised.process.output_text().partition("stopping 3 brokers")[2].splitlines() == [
+        ", one after the other",
+        *(f"[supervisor] broker-{n} has stopped" for n in (1, 2, 3)),
+    ]
 
 
 def test_a_broker_that_crashed_is_started_again(supervised: Supervised) -> None:

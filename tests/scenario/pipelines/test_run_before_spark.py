@@ -59,6 +59,7 @@ def test_a_source_with_a_broker_of_its_own_that_is_not_there(spec: Path, pipelin
     spec.write_text(SPEC.replace("  schema", f"  bootstrap.servers: {place}\n  schema"))
     ended = run(spec, pipelines_broker)
     assert (ended.exit_code, place in ended.output) == (3, True), ended.output
+    assert f"asking the broker at {place}" in ended.output, "and not at the address of the command alone"
     # Before Spark starts, the check needs no TLS, but a listener must accept.
     spec.write_text(
         SPEC.replace("  schema", f"  bootstrap: {place}\n  kafka: {{security.protocol: SSL}}\n  schema")

@@ -247,5 +247,6 @@ HEAD = '{"barnabas": "recording", "format": 1}'
 def test_a_file_that_is_no_recording_is_refused(lines: list[str], tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text("\n".join(lines))
-    with pytest.raises(BadRecording):
+    with pytest.raises(BadRecording) as refused:
         list(read_recording(path))
+    assert ("is no recording" in str(refused.value)) == (lines[0] not in ("", HEAD))

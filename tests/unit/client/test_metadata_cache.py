@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.client.core.metadata import Leader, Metadata
 from barnabas.core.addressing.endpoints import Endpoint
-from barnabas.core.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
+from barnabas.core.errors import InvalidReplicationFactor, TopicAuthorizationFailed, UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages.metadata import (
     MetadataResponse,
@@ -107,3 +107,11 @@ def test_an_answer_about_other_topics_does_not_make_the_cache_fresh() -> None:
     metadata.update(answer(row("t", (1, 0))), 5, ["t"])
     metadata.update(answer(), 9, [])
     assert metadata.refreshed_ms == 5
+
+
+def test_a_topic_that_needs_more_brokers_says_how_many_there_are() -> None:
+    metadata = cache("t")
+    metadata.update(answer(row("t", error=InvalidReplicationFactor.code)), 0, ["t"])
+    assert str(metadata.errors["t"]).endswith(
+        "default.replication.factor is larger than the number of live brokers, 2"
+    )

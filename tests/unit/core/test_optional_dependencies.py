@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
 
 import pytest
 
@@ -66,7 +67,8 @@ def test_source_that_is_not_installed_has_an_answer_too(monkeypatch: pytest.Monk
         raise PackageNotFoundError
 
     monkeypatch.setattr("importlib.metadata.distribution", missing)
-    assert optional_dependencies.install_command("spark") == "pip install 'barnabas[spark]'"
+    clone = Path(__file__).resolve().parents[3]
+    assert optional_dependencies.install_command("spark") == f"pip install '{clone}[spark]'"
 
 
 def test_a_clone_with_all_packages_is_installed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,12 @@ def test_a_command_knows_its_options(line: str) -> None:
     assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_installs_a_release(page: Path) -> None:
+    """There is none at an index yet. In a clone, '.[extra]' works."""
+    assert "barnabas[" not in page.read_text("utf-8")
+
+
 def test_commands_are_found_at_all() -> None:
     assert len(commands()) > 10
 

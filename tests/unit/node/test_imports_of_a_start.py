@@ -23,6 +23,18 @@ asyncio.run(main._import_handlers())
 print(json.dumps([before, imported(), len(SERVED_VERSIONS)]))
 """
 
+LATER_SCRIPT = """
+import asyncio, json, sys
+from barnabas.cli.commands.cluster import start
+from barnabas.node import main
+
+seldom = ("barnabas.node.metrics_endpoint", "barnabas.network.http.server", "barnabas.node.inspection")
+before = [name for name in (*main.LATER, *seldom) if name in sys.modules]
+main.IMPORT_PAUSE_S = 0
+asyncio.run(main._import_handlers())
+print(json.dumps([before, [name for name in main.LATER if name not in sys.modules]]))
+"""
+
 
 def test_handlers_are_imported_when_the_broker_serves() -> None:
     source = str(Path(barnabas.__file__).parents[1])
@@ -33,3 +45,14 @@ def test_handlers_are_imported_when_the_broker_serves() -> None:
     assert "JOIN_GROUP" not in before
     assert "FETCH" not in before
     assert len(after) == served
+
+
+def test_what_a_start_seldom_needs_is_imported_after_it() -> None:
+    source = str(Path(barnabas.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", LATER_SCRIPT],
+        env={"PYTHONPATH": source}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    too_early, missing = json.loads(done.stdout)
+    assert too_early == []
+    assert missing == []

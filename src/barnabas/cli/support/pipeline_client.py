@@ -89,6 +89,7 @@ def ask(service: Service, method: str, path: str, body: Any = None) -> Any:
         raise _failure(error) from None
     except OSError as error:
         reason = getattr(error, "reason", error)
+        reason = getattr(reason, "strerror", None) or reason
         raise Unreachable(
             f"no pipeline service at {service.url}: {reason}; start one with 'barnabas pipeline serve'"
         ) from None

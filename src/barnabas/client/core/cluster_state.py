@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from barnabas.client.core.metadata import Metadata, Partition, Topic, topic_of
+from barnabas.client.core.metadata import Metadata, Partition, Topic, refused_topic, topic_of
 from barnabas.client.core.retries import RETRY_TIMEOUT_MS, UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.core.steps import ANY_BROKER, ClusterUnreachable, Pause, Response, Steps, ask, raise_for
 from barnabas.core.addressing.endpoints import Endpoint
@@ -195,9 +195,11 @@ class ClusterState:
         return found
 
     def _look_up(self, name: str, *, auto_create: bool) -> Steps[Topic]:
-        (row,) = (yield from self.refresh((name,), auto_create=auto_create)).topics
+        answer = yield from self.refresh((name,), auto_create=auto_create)
+        (row,) = answer.topics
         unknown = row.error_code == UnknownTopicOrPartition.code
-        subject = f"there is no topic {name}" if unknown else f"topic {name}"
+        refusal = refused_topic(row.error_code, name, len(answer.brokers))
+        subject = f"there is no topic {name}" if unknown else refusal
         raise_for(row.error_code, None, subject, needs=f"DESCRIBE on TOPIC {name}")
         return self.topics[name]
 

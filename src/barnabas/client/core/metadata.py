@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from barnabas.core.addressing.endpoints import Endpoint
-from barnabas.core.errors import KafkaError, error_for
+from barnabas.core.errors import InvalidReplicationFactor, KafkaError, error_for
 from barnabas.core.ids import NO_EPOCH, ZERO_UUID, TopicPartition, Uuid
 from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -49,6 +49,16 @@ class Topic:
 class Leader(NamedTuple):
     broker_id: int
     epoch: int
+
+
+def refused_topic(error_code: int, name: str, live_brokers: int) -> str:
+    """Message for a topic that a Metadata answer refuses: the answer itself has only a code."""
+    if error_code == InvalidReplicationFactor.code:
+        return (
+            f"topic {name} cannot be created: the brokers' default.replication.factor is larger than the"
+            f" number of live brokers, {live_brokers}"
+        )
+    return f"topic {name}"
 
 
 class Metadata:
@@ -132,7 +142,9 @@ class Metadata:
                 continue
             if row.error_code:
                 self._remove(name)
-                self.errors[name] = error_for(row.error_code, f"topic {name}")
+                self.errors[name] = error_for(
+                    row.error_code, refused_topic(row.error_code, name, len(answer.brokers))
+                )
             else:
                 self._add(name, row)
         if asked is None or not (self.wants_all or self._wanted.keys() - set(asked)):

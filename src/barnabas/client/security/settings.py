@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from barnabas.client.security.tls_context import TlsSettings, tls_context
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import read_regular_file
+from barnabas.core.optional_dependencies import install_command
 from barnabas.security.identity.secret_references import REFERENCE, UnresolvedSecret, resolve
 from barnabas.security.sasl.client import (
     GSSAPI,
@@ -291,7 +292,7 @@ def _kerberos(options: Mapping[str, str], service_name: str | None) -> Login:
         from barnabas.client.security.kerberos import initiate  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise InvalidConfig(
-            f"GSSAPI needs {error.name}: install it with pip install 'barnabas[gssapi]'"
+            f"GSSAPI needs {error.name}; install it with {install_command('gssapi')}"
         ) from None
     return Login(GSSAPI, lambda host: initiate(options, service_name, host))
 

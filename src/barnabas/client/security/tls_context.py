@@ -10,6 +10,7 @@ from typing import Final
 
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.files import read_regular_file
+from barnabas.core.optional_dependencies import install_command
 from barnabas.security.identity.secret_references import resolve
 from barnabas.security.tls.ciphers import suites_of
 from barnabas.security.tls.settings import Store
@@ -72,7 +73,7 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
         from barnabas.security.tls.stores import pem_of, read_keys, read_trusted  # noqa: PLC0415
     except ImportError as error:
         raise InvalidConfig(
-            f"TLS needs {error.name}: install it with pip install 'barnabas[security]'"
+            f"TLS needs {error.name}; install it with {install_command('security')}"
         ) from None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.checks_host

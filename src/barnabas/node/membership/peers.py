@@ -9,8 +9,8 @@ because the order of their requests counts.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from barnabas.client.aio.channel import Channel, Response
 from barnabas.client.security.settings import PLAINTEXT, Secured, SecurityProtocol
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.cluster.znodes.brokers import BrokerInfo
@@ -20,6 +20,9 @@ from barnabas.core.errors import BrokerNotAvailable
 from barnabas.core.ids import BrokerId
 from barnabas.node.security.inter_broker_security import inter_broker_settings
 from barnabas.protocol.schema.message import Message
+
+if TYPE_CHECKING:  # a broker that is alone opens no channel
+    from barnabas.client.aio.channel import Channel, Response
 
 
 class Peers:
@@ -37,6 +40,8 @@ class Peers:
 
     async def connect(self, broker: BrokerInfo) -> Channel:
         """Open a channel for the caller alone."""
+        from barnabas.client.aio.channel import Channel  # noqa: PLC0415 - see `node.main.LATER`
+
         return await Channel.connect(
             address_of(broker, self._listener_name),
             client_id=self._client_id,

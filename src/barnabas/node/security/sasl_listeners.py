@@ -19,6 +19,7 @@ from barnabas.core.addressing.endpoints import ListenerEndpoint
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.limits import UNAUTHENTICATED_FRAME_BYTES_MAX
+from barnabas.core.optional_dependencies import install_command
 from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import Background, Scheduler
 from barnabas.core.tasks import Tasks
@@ -166,7 +167,7 @@ class SaslListeners:
             from barnabas.node.security.kerberos import Acceptor  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise InvalidConfig(
-                f"GSSAPI on {listener} needs the extra: pip install 'barnabas[gssapi]' ({error})"
+                f"GSSAPI on {listener} needs an extra; install it with {install_command('gssapi')} ({error})"
             ) from None
         acceptor = Acceptor(entry.options, values["sasl.kerberos.service.name"], self._clock)
         names = KerberosNames(values["sasl.kerberos.principal.to.local.rules"], acceptor.realm)
@@ -179,7 +180,8 @@ class SaslListeners:
             from barnabas.security.sasl.oauthbearer import BearerAuthentication  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise InvalidConfig(
-                f"OAUTHBEARER on {listener} needs the extra: pip install 'barnabas[security]' ({error})"
+                f"OAUTHBEARER on {listener} needs an extra; install it with"
+                f" {install_command('security')} ({error})"
             ) from None
 
         def setting(key: str) -> object:

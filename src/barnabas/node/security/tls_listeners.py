@@ -9,6 +9,7 @@ from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.dynamic.repository import ConfigRepository
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.optional_dependencies import install_command
 from barnabas.core.reporting.metrics import Metrics
 from barnabas.core.scheduler import Scheduler
 from barnabas.network.handshakes import ContextSource
@@ -25,7 +26,7 @@ def open_tls(
         from barnabas.security.tls.listeners import SWEEP_PERIOD_MS, TlsListeners  # noqa: PLC0415
     except ImportError as error:
         raise InvalidConfig(
-            f"TLS needs {error.name}: install it with pip install 'barnabas[security]'"
+            f"TLS needs {error.name}; install it with {install_command('security')}"
         ) from None
     listeners = TlsListeners(config.listeners, config.values, clock, metrics)
 

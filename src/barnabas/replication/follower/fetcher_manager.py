@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from barnabas.core.ids import NO_LEADER, BrokerId, TopicPartition, java_hash
-from barnabas.replication.follower.fetcher_driver import FetcherDriver
 from barnabas.replication.partition.partition import Partition
+
+if TYPE_CHECKING:  # a broker without followed partitions starts without fetchers
+    from barnabas.replication.follower.fetcher_driver import FetcherDriver
 
 
 class FetcherManager:

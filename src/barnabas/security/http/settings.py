@@ -16,6 +16,7 @@ from barnabas.config.listeners import for_listener
 from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.optional_dependencies import install_command
 from barnabas.core.reporting.metrics import Metrics
 from barnabas.security.http.access import HttpAccess
 
@@ -106,6 +107,6 @@ def _open_tls(
         from barnabas.security.tls.listeners import TlsListeners  # noqa: PLC0415 - most do without
     except ImportError as error:
         raise InvalidConfig(
-            f"TLS needs {error.name}: install it with pip install 'barnabas[security]'"
+            f"TLS needs {error.name}; install it with {install_command('security')}"
         ) from None
     return TlsListeners((listener,), values, clock, metrics)

@@ -28,6 +28,8 @@ STORE_BYTES_MAX = 16 << 20
 
 _JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BEGIN = b"-----BEGIN "
+_DER_SEQUENCE = 0x30
+_DER_LONG_LENGTH = 0x80
 _PEM_BLOCK = re.compile(
     r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>.*?)-----END (?P=label)-----", re.DOTALL
 )
@@ -67,7 +69,7 @@ def read_keys(store: Store) -> KeyMaterial:
             )
         return _keys_of_pem(store.key + "\n" + store.certificates, store.key_password, store.prefix)
     data = _content(store, store.location)
-    if data.lstrip().startswith(_PEM_BEGIN):
+    if _is_pem(data):
         password = store.key_password if store.key_password is not None else store.password
         return _keys_of_pem(data.decode("latin-1"), password, str(store.location))
     found = _load_pkcs12(store, data)
@@ -82,7 +84,7 @@ def read_trusted(store: Store) -> tuple[x509.Certificate, ...]:
     if store.location is None:
         return _certificates(store.certificates or "", f"{store.prefix}.certificates")
     data = _content(store, store.location)
-    if data.lstrip().startswith(_PEM_BEGIN):
+    if _is_pem(data):
         return _certificates(data.decode("latin-1"), str(store.location))
     found = _load_pkcs12(store, data)
     trusted = [each.certificate for each in found.additional_certs]
@@ -104,10 +106,16 @@ def _content(store: Store, location: Path) -> bytes:
             f" convert it: keytool -importkeystore -srckeystore {location}"
             f" -destkeystore {location.with_suffix('.p12')} -deststoretype PKCS12"
         )
-    is_pem = data.lstrip().startswith(_PEM_BEGIN)
+    is_pem = _is_pem(data)
     if not data or len(data) > STORE_BYTES_MAX or (store.type == "PEM" and not is_pem):
         raise InvalidConfig(f"{store.prefix}.location: {location} is neither a PEM nor a PKCS12 file")
     return data
+
+
+def _is_pem(data: bytes) -> bool:
+    """PEM may begin with any text: OpenSSL writes attributes, and bundles of authorities have comments."""
+    is_der = len(data) > 1 and data[0] == _DER_SEQUENCE and data[1] >= _DER_LONG_LENGTH
+    return not is_der and any(line.startswith(_PEM_BEGIN) for line in data.splitlines())
 
 
 def _load_pkcs12(store: Store, data: bytes) -> pkcs12.PKCS12KeyAndCertificates:

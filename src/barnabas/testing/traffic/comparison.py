@@ -6,6 +6,7 @@ that later requests repeat are learned instead: `Learned` maps the recorded id t
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -88,6 +89,8 @@ def compare(recorded: Message, replayed: Message, learned: Learned) -> list[Diff
 
 def _differences(where: str, one: Any, other: Any, learned: Learned) -> Iterator[Difference]:
     if isinstance(one, Message) and isinstance(other, Message):
+        if getattr(one, "is_internal", False) and getattr(other, "is_internal", False):
+            return  # an internal topic has as many partitions as the settings of its broker say
         for field in type(one).__schema__.fields:
             name = field.name
             mine, theirs = getattr(one, name), getattr(other, name)
@@ -99,7 +102,8 @@ def _differences(where: str, one: Any, other: Any, learned: Learned) -> Iterator
                 yield from _differences(f"{where}.{name}", mine, theirs, learned)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for at, (mine, theirs) in enumerate(zip(_ordered(one), _ordered(other), strict=True)):
-            yield from _differences(f"{where}[{at}]", mine, theirs, learned)
+            place = _name_of(mine) if _name_of(mine) == _name_of(theirs) else None
+            yield from _differences(f"{where}[{at if place is None else place}]", mine, theirs, learned)
     else:
         yield from _compared(where, one, other)
 
@@ -116,31 +120,84 @@ def _ordered(elements: list[Any]) -> list[Any]:
 
 
 def _place_of(element: Any) -> tuple[str, int]:
+    name = _name_of(element)
+    return (name, 0) if isinstance(name, str) else ("", name or 0)
+
+
+def _name_of(element: Any) -> str | int | None:
+    """The name or number by which an element of a list differs from the others."""
     for name in ("name", "topic", "topic_name", "group_id"):
-        if isinstance(getattr(element, name, None), str):
-            return getattr(element, name), 0
+        if isinstance(found := getattr(element, name, None), str) and found:
+            return found
     for name in ("partition_index", "partition", "index", "api_key"):
-        if isinstance(getattr(element, name, None), int):
-            return "", getattr(element, name)
-    return "", 0
+        if isinstance(found := getattr(element, name, None), int):
+            return found
+    return None
 
 
 def _shown(where: str, value: Any) -> str:
     if where.endswith(_ERROR) and isinstance(value, int):
         found = KafkaError.by_code.get(value)
         return "no error" if value == 0 else f"{value} ({found.protocol_name() if found else 'unknown'})"
+    if not isinstance(value, list):
+        return _cut(_element(value))
+    if not value:
+        return "none"
+    listed = ", ".join(map(_element, _ordered(value[:SHOWN_CHARS_MAX])))
+    return f"{len(value)} ({_cut(listed)})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 1]}…"
+
+
+def _element(value: Any) -> str:
+    """An element by its name, or by all its fields if it has none."""
+    if isinstance(value, _Record):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text(bytes(value))
+    if isinstance(value, Message):
+        if (name := _name_of(value)) is not None:
+            return str(name)
+        fields = ((each.name, getattr(value, each.name)) for each in type(value).__schema__.fields)
+        return " ".join(f"{name}={_element(held)}" for name, held in fields)
     if isinstance(value, list):
-        return f"{len(value)} elements: {value!r}"[:SHOWN_CHARS_MAX]
-    return repr(value)[:SHOWN_CHARS_MAX]
+        return f"[{', '.join(map(_element, value[:SHOWN_CHARS_MAX]))}]"
+    return "null" if value is None else str(value) or '""'
+
+
+class _Record(NamedTuple):
+    """What two runs must have in common of a record; times and producers are invented."""
+
+    offset: int
+    key: Any
+    value: Any
+    headers: Any
+
+    def __str__(self) -> str:
+        key = "" if self.key is None else f"{_text(self.key)}="
+        value = "null" if self.value is None else _text(self.value)
+        headers = "".join(f" {name}:{'null' if held is None else _text(held)}" for name, held in self.headers)
+        return f"offset {self.offset} {key}{value}{headers}"
+
+
+def _text(data: Any) -> str:
+    """Bytes as text where they are text, and as hexadecimal digits where they are not."""
+    start = bytes(data[:SHOWN_CHARS_MAX])
+    try:
+        text = codecs.utf_8_decode(start, "strict", False)[0]  # the end may be within a character
+    except UnicodeDecodeError:
+        text = ""
+    return text if text.isprintable() and (text or not start) else f"0x{start.hex()}"
 
 
 def _records_of(data: Any) -> Any:
-    """Offsets, keys, values and headers; times and producers are invented."""
     if data is None or len(data) < HEADER_BYTES:
         return []
     try:
         return [
-            (each.offset, each.key, each.value, each.headers)
+            _Record(each.offset, each.key, each.value, each.headers)
             for batch in iterate_batches(memoryview(bytearray(data)))
             for each in iterate_records(batch)
         ]

@@ -77,10 +77,12 @@ def read_recording(path: Path) -> Iterator[Event]:
                 found = json.loads(line)
                 if number == 1:
                     if found != _HEAD:
-                        raise ValueError("it does not begin as a recording of this format does")
+                        raise ValueError
                     continue
                 yield _event(found)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
+                if number == 1:
+                    raise BadRecording(f"{path} is no recording of this format") from None
                 raise BadRecording(f"{path}, line {number}: {error or type(error).__name__}") from None
 
 

@@ -141,6 +141,20 @@ def test_a_trust_store_is_certificates(tmp_path: Path, authority: trustme.CA) ->
 
 
 @pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool is part of Java")
+def test_text_may_stand_before_a_certificate(tmp_path: Path, authority: trustme.CA) -> None:
+    """OpenSSL and bundles of authorities write it; `0` begins a PKCS12 file too."""
+    path = tmp_path / "ca.pem"
+    for text in (b"\n# Issuer: CN=x\n", b"Bag Attributes\n    friendlyName: ca\n", b"0 of these\n"):
+        path.write_bytes(text + authority.cert_pem.bytes())
+        assert len(read_trusted(tls_settings({"ssl.truststore.location": str(path)}).trusted)) == 1
+
+
+def test_text_may_stand_before_a_key(tmp_path: Path, issued: trustme.LeafCert) -> None:
+    path = tmp_path / "keys.pem"
+    path.write_bytes(b"Bag Attributes\n" + issued.private_key_and_cert_chain_pem.bytes())
+    assert read({"ssl.keystore.location": str(path)}).certificate == leaf(issued)
+
+
 def test_what_keytool_writes_is_read(tmp_path: Path, authority: trustme.CA) -> None:
     def keytool(*arguments: str) -> None:
         subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)

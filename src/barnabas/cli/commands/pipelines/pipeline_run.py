@@ -81,6 +81,7 @@ def run(
     addresses = ",".join(map(str, bootstrap.addresses))
     with _errors_reported(spec, located), ending:
         from barnabas.pipelines.spark.context.connectivity_checks import (  # noqa: PLC0415 - optional dependencies
+            asked_brokers,
             check_files,
             check_topics,
             needs_broker,
@@ -95,7 +96,7 @@ def run(
 
         check_files(spec, session_defaults(resolve(master or spec.spark.master))["spark.master"])
         if needs_broker(spec):
-            stages.enter(f"asking the broker at {addresses}")
+            stages.enter(f"asking the broker at {asked_brokers(spec, addresses)}")
             check_topics(spec, addresses)
         stages.enter("starting Spark, which takes some seconds")
         session = open_session(resolve(master or spec.spark.master), resolve(spec.spark.conf), name=spec.name)

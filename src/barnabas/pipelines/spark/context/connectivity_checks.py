@@ -63,6 +63,11 @@ def needs_broker(spec: PipelineSpec) -> bool:
     return any(True for _ in _needs(spec, ""))
 
 
+def asked_brokers(spec: PipelineSpec, bootstrap: str) -> str:
+    """Addresses that `check_topics` asks, each once."""
+    return ",".join(dict.fromkeys(need.bootstrap for need in _needs(spec, bootstrap)))
+
+
 def check_topics(spec: PipelineSpec, bootstrap: str) -> None:
     """Raises BrokerMissing or TopicMissing."""
     by_cluster: dict[object, list[_Need]] = {}

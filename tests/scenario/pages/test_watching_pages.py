@@ -1,0 +1,99 @@
+"""docs/MONITORING.md and docs/CONSOLE.md: their commands, against a broker and as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import BarnabasBroker, running
+from tests.support.pages import REPOSITORY, Shell, blocks
+from tests.support.ports import free_port, free_ports
+from tests.support.process import ServerProcess
+from tests.support.waiting import PATIENCE_S, eventually
+
+MONITORING = "docs/MONITORING.md"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    with running(BarnabasBroker(tmp_path / "data")) as broker:
+        yield Shell(tmp_path, broker.bootstrap)
+
+
+def test_the_commands_of_the_monitoring_page_do_what_it_says(shell: Shell) -> None:
+    live, files, subscriptions, _ = blocks(MONITORING, "sh")
+    assert live.commands == ["barnabas top"]
+    (once,) = re.findall(r"`(barnabas top --once)`", (REPOSITORY / MONITORING).read_text(encoding="utf-8"))
+    shell.run("barnabas topic create orders")
+    assert "orders" in shell.run(once)
+    shell.run(files.text)
+    assert json.loads((shell.directory / "barnabas.json").read_text(encoding="utf-8"))["panels"]
+    assert "alert:" in (shell.directory / "barnabas-alerts.yml").read_text(encoding="utf-8")
+    *before, removal = subscriptions.text.splitlines()
+    shown = shell.run("\n".join(before))
+    assert re.search(r"^interval\.ms +30000 ", shown, re.MULTILINE)
+    shell.run(removal)
+    assert "interval.ms" not in shell.run("barnabas config get client-metrics all")
+
+
+def test_an_agent_is_served_as_the_page_says(shell: Shell) -> None:
+    command = blocks(MONITORING, "sh")[-1].commands[0]
+    address = f"127.0.0.1:{free_port()}"
+    process = ServerProcess(
+        shlex.split(f"{command} --listen {address}"),
+        is_ready=lambda line: line.startswith("console"),
+        environment=shell.environment,
+    )
+    try:
+        process.wait_ready(PATIENCE_S)
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        request = urllib.request.Request(f"http://{address}/mcp", body, headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            assert answer.read().count(b'"inputSchema"') == 8, "the page says eight tools"
+    finally:
+        process.stop()
+
+
+@pytest.mark.parametrize("number", range(1, 4))
+def test_a_console_is_there_after_each_command_of_its_page(number: int, tmp_path: Path) -> None:
+    """`make run` is the first of the commands, and a broker with the option is the second."""
+    shell = Shell(tmp_path)
+    commands = blocks("docs/CONSOLE.md", "sh")[0].commands
+    assert commands[0] == "make run"
+    port, console = free_ports(3), free_port()
+    line = commands[number]
+    if line.startswith("barnabas start"):
+        line += f" --data-dir data --listener PLAINTEXT://127.0.0.1:{port}"
+        if "--brokers" in line:
+            line += f" --console 127.0.0.1:{console}"
+    line = line.replace("127.0.0.1:8080", f"127.0.0.1:{console}")
+    if line.startswith("barnabas console"):
+        with running(BarnabasBroker(tmp_path / "kafka")) as broker:
+            line = line.replace("kafka.example:9092", broker.bootstrap) + f" --listen 127.0.0.1:{console}"
+            _shows_a_page(shell, line, console)
+    else:
+        _shows_a_page(shell, line, console)
+
+
+def _shows_a_page(shell: Shell, line: str, port: int) -> None:
+    process = ServerProcess(
+        shlex.split(line),
+        is_ready=lambda said: "console: http" in said or "console ready" in said,
+        environment=shell.environment,
+        working_directory=shell.directory,
+    )
+    try:
+        eventually(
+            lambda: "http://127.0.0.1" in process.output_text(), "a console", report=process.output_text
+        )
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_S) as answer:
+            assert b"<title>" in answer.read()
+    finally:
+        process.stop()
