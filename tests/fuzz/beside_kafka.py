@@ -40,6 +40,7 @@ PASSING = frozenset({14, 15, 16, 51})
 """Of one broker that coordinates everything: it loads, or a transaction is being ended."""
 FAILED = -1
 """UNKNOWN_SERVER_ERROR. Such an answer repeats ids of its request, so they are no ids of that broker."""
+NAMES = ("name", "topic", "group_id", "transactional_id", "partition_index", "partition")
 RETRIES_MAX = 100
 RETRY_S = 0.1
 
@@ -169,18 +170,42 @@ def differences(ours: Broker, kafka: Broker, seed: int, count: int) -> Iterator[
         except KafkaError:  # the drawn values do not fit into this version
             continue
         there = kafka.ask_patiently(key, version, pairs.translated(message), number)
-        if here is None:
-            pool.forget("session_id")  # a fetch session ends with its connection (ADR 34)
         if here is not None and there is not None and FAILED not in codes_in(there):
             pool.learn(here)
             pairs.learn(here, there)
+        if here is None or _is_from_follower(message):
+            pool.forget("session_id")  # it ends with its connection, or is for followers only (ADR 34)
         found = _codes(here), _codes(there)
         if found[0] != found[1] and not any(each.covers(message, *found) for each in ACCEPTED):
             yield Difference(key, version, *found, hostile.shortened(message))
 
 
+def _is_from_follower(message: Message) -> bool:
+    if not isinstance(message, FetchRequest):
+        return False
+    replica = message.replica_state
+    return (message.replica_id if replica is None else replica.replica_id) >= 0
+
+
 def _codes(answer: Message | None) -> Codes:
     return CLOSED if answer is None else tuple(sorted(set(codes_in(answer))))
+
+
+def _matched(ours: list[Any], theirs: list[Any]) -> Iterator[tuple[Message, Message]]:
+    """Structs of the same name: the brokers list topics in different orders."""
+    if len(ours) == len(theirs):
+        for each, same in zip(_by_name(ours), _by_name(theirs), strict=True):
+            if isinstance(each, Message) and isinstance(same, Message) and _name(each) == _name(same):
+                yield each, same
+
+
+def _by_name(structs: list[Any]) -> list[Any]:
+    return sorted(structs, key=_name)
+
+
+def _name(struct: Any) -> str:
+    """The first of its fields that the client chose; structs without one keep their order."""
+    return next((str(getattr(struct, each)) for each in NAMES if getattr(struct, each, None)), "")
 
 
 class _Pairs:
@@ -196,10 +221,11 @@ class _Pairs:
             is_told = (one and other) or name == "producer_id"  # 0 is one
             if name in LEARNED and is_told and isinstance(one, str | int | bytes):
                 self._theirs[name, one] = other
-            listed = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
-            for each, same in zip(one, other, strict=True) if listed else [(one, other)]:
-                if isinstance(each, Message) and isinstance(same, Message):
+            if isinstance(one, list) and isinstance(other, list):
+                for each, same in _matched(one, other):
                     self.learn(each, same)
+            elif isinstance(one, Message) and isinstance(other, Message):
+                self.learn(one, other)
 
     def translated(self, message: Message) -> Message:
         values = {}

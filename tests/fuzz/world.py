@@ -36,11 +36,19 @@ class World:
     """One data directory, and the broker that runs on it."""
 
     def __init__(
-        self, directory: Path, bug: str | None = None, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        bug: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        *,
+        is_measured: bool = False,
     ) -> None:
+        """Whether the turns of its loop are measured (`turns`)."""
         self.directory = directory
         self.port = free_port()
         self._bug = bug
+        self.turns_path = directory / "turns"
+        self._is_measured = is_measured
         self._settings = {**self._own_settings(), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.log_path = directory / "broker.log"
@@ -82,7 +90,9 @@ class World:
         config = self.directory / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         begin = ["-m", "barnabas"]
-        if self._bug is not None:
+        if self._is_measured:
+            begin = ["-m", "tests.fuzz.turns", str(self.turns_path), self._bug or "", "--"]
+        elif self._bug is not None:
             begin = ["-m", "tests.support.planting", "tests.fuzz.planted", self._bug, "--"]
         repository = str(Path(__file__).resolve().parents[2])
         source = str(Path(barnabas.__file__).parents[1])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from barnabas.testing.http.control import BODY_BYTES_MAX
 from tests.support.process import ServerProcess
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -128,6 +129,11 @@ def test_bad_requests_are_answered_in_words(control: Control) -> None:
     assert control.refusal("GET", "/nothing")[0] == 404
     assert control.refusal("POST", "/time", {"advance": "soon"})[0] == 400
     assert control.refusal("POST", "/groups/g/wait?state=Stable&timeout_s=0.1")[0] == 408
+
+
+def test_a_document_that_would_hold_the_loop_is_refused(control: Control) -> None:
+    assert control.refusal("POST", "/faults", {"topic": "x" * BODY_BYTES_MAX})[0] == 413
+    assert control.refusal("POST", "/faults", {"topic": "x" * 1_000_000})[0] == 400
 
 
 def test_the_interface_describes_itself(control: Control) -> None:
