@@ -23,7 +23,9 @@ ANSWER_S_MAX = 20.0
 BODY_BYTES = 4 << 20
 ROUTES = (
     *("/", "/metrics", "/faults", "/openapi.json", "/connectors", "/connectors/a/config"),
-    *("/topics", "/topics/a", "/groups", "/api/topics", "/api/records", "/mcp", "/records?topic=a"),
+    *("/connectors/a/offsets", "/connector-plugins/Pipeline/config/validate", "/admin/loggers/root"),
+    *("/topics", "/topics/a", "/sign-in", "/clients", "/cluster", "/api/openapi.json", "/api/topics"),
+    *("/mcp", "/time", "/disk"),
 )
 BODIES = {
     "deep arrays": b"[" * 200_000 + b"]" * 200_000,
@@ -31,6 +33,12 @@ BODIES = {
     "a large number": b"[" + b"9" * 2_000_000 + b"]",
     "many small values": b"[" + b"0," * 1_900_000 + b"0]",
     "many keys": json.dumps({f"k{number}": number for number in range(200_000)}).encode(),
+    "many settings": json.dumps(
+        {"name": "a", "config": {f"k{number}": "v" for number in range(150_000)}}
+    ).encode(),
+    "many offsets": json.dumps(
+        {"offsets": [{"partition": {"kafka_topic": "t", "kafka_partition": 0}, "offset": None}] * 40_000}
+    ).encode(),
     "a long text": json.dumps({"name": "x" * 3_000_000}).encode(),
     "no text": b"\xff" * 1_000_000,
     "a spec of many transforms": json.dumps(
@@ -135,7 +143,7 @@ def hostile_requests(token: str | None) -> Iterator[tuple[str, bytes]]:
             yield f"{method} {path}", _request(method, path, token)
             yield f"{method} {path}, no object", _request(method, path, token, b"[1]")
         for name, body in BODIES.items():
-            for method in ("POST", "PUT"):
+            for method in ("POST", "PUT", "PATCH"):
                 yield f"{method} {path}, {name}", _request(method, path, token, body)
     yield "a long path", _request("GET", "/" + "a" * 15_000, token)
     yield "a path of escapes", _request("GET", "/" + "%2e%2e%2f" * 1_500, token)
