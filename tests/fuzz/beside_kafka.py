@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
+from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -64,6 +65,13 @@ def _named_twice(request: Message, ours: Codes, kafka: Codes) -> bool:
     return len(set(named)) < len(named)
 
 
+def _transaction_named_twice(request: Message, ours: Codes, kafka: Codes) -> bool:
+    if not isinstance(request, AddPartitionsToTxnRequest):
+        return False
+    named = [each.transactional_id for each in request.transactions]
+    return len(set(named)) < len(named)
+
+
 def _session_of_another_connection(request: Message, ours: Codes, kafka: Codes) -> bool:
     return isinstance(request, FetchRequest) and ours == (70,) and kafka == (71,)
 
@@ -79,6 +87,8 @@ ACCEPTED = (
              _damaged_batch),
     Accepted("Of a partition that a Produce names twice, Kafka answers the malformed batch, we the last.",
              _named_twice),
+    Accepted("A transactional id that is named twice: Kafka answers each mention with the topics of the first,"
+             " and we the last (ADR 32).", _transaction_named_twice),
     Accepted("A fetch session ends with its connection (ADR 34).", _session_of_another_connection),
 )  # fmt: skip
 

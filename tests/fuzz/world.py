@@ -112,7 +112,7 @@ class World:
                 start_new_session=True,
             )
         deadline_s = time.monotonic() + START_S_MAX
-        while READY not in self.log_text()[seen:]:
+        while READY.encode() not in self._log_bytes()[seen:]:
             if not self.is_running or time.monotonic() > deadline_s:
                 raise RuntimeError(f"the broker does not start:\n{self.log_text()[-3_000:]}")
             time.sleep(0.02)
@@ -139,7 +139,10 @@ class World:
         return Connection(self.port, user, timeout_s)
 
     def log_text(self) -> str:
-        return self.log_path.read_bytes().decode("utf-8", "replace") if self.log_path.exists() else ""
+        return self._log_bytes().decode("utf-8", "replace")
+
+    def _log_bytes(self) -> bytes:
+        return self.log_path.read_bytes() if self.log_path.exists() else b""
 
     def resident_bytes(self) -> int:
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
