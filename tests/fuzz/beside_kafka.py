@@ -87,7 +87,7 @@ ACCEPTED = (
              _damaged_batch),
     Accepted("Of a partition that a Produce names twice, Kafka answers the malformed batch, we the last.",
              _named_twice),
-    Accepted("A transactional id that is named twice: Kafka answers each mention with the topics of the first,"
+    Accepted("Of a transactional id that is named twice, Kafka answers each mention with topics of the first,"
              " and we the last (ADR 32).", _transaction_named_twice),
     Accepted("A fetch session ends with its connection (ADR 34).", _session_of_another_connection),
 )  # fmt: skip
