@@ -229,6 +229,8 @@ class _Pairs:
             one, other = getattr(ours, field.name), getattr(theirs, field.name)
             name = SHARED.get(field.name, field.name)
             is_told = (one and other) or name == "producer_id"  # 0 is one
+            if name == "topic_id" and not _name(ours):
+                continue  # topics without a name may stand in another order
             if name in LEARNED and is_told and isinstance(one, str | int | bytes):
                 self._theirs[name, one] = other
             if isinstance(one, list) and isinstance(other, list):
