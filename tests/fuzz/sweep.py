@@ -176,6 +176,10 @@ class Sweep:
             self._connections[user] = self._world.connect(user, ANSWER_S_MAX)
         return self._connections[user]
 
+    def close(self) -> None:
+        for user in list(self._connections):
+            self._close(user)
+
     def _close(self, user: str) -> None:
         connection = self._connections.pop(user, None)
         if connection is not None:
@@ -242,6 +246,7 @@ def sweep_broker(directory: Path, options: argparse.Namespace, report: Report) -
         for name in options.parts:
             for found in parts[name]() if name in parts else ():
                 report.add(found)
+        sweep.close()
         return sweep.requests
     finally:
         world.kill()
