@@ -16,16 +16,17 @@ from typing import NamedTuple
 
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -40,9 +41,8 @@ from tests.fuzz.judges.latency import P99_S_MAX
 from tests.fuzz.judges.memory import GROWTH_BYTES_MAX
 from tests.fuzz.largest import frames
 from tests.fuzz.life import Life
-from tests.fuzz.members import SUBSCRIPTION
 from tests.fuzz.prober import worked_s
-from tests.fuzz.reading import read_answer
+from tests.fuzz.reading import codes_in, read_answer
 from tests.fuzz.sequence import Exchange
 from tests.fuzz.steps import ASK, BYTES, SASL, Step
 from tests.fuzz.world import World
@@ -64,6 +64,7 @@ IDS = 1_000
 MENTIONS = 1_000
 REPEATED_BYTES_MAX = 16 << 20
 STRANGERS = 6_000
+DENIALS = 20_000
 
 
 class Large(NamedTuple):
@@ -75,6 +76,8 @@ class Large(NamedTuple):
     is_one_connection: bool = False
     """Of a sequence; otherwise each request has its own."""
     is_answered: bool = True
+    is_served: bool = False
+    """Whether the client has a right to a response without errors."""
     repeats_answers: bool = False
     """As Apache Kafka does: the response is as large as the budget of a request."""
 
@@ -132,8 +135,11 @@ def faults_of_patterns_names_and_logs() -> Iterator[Large]:
     asking = [hostile.frame_of(ApiKey.LIST_TRANSACTIONS, 2, each) for each in patterns * 4]
     yield Large("costly patterns", "alice", asking, True, True)
     joining = frame_with_client_id(_join(), b"\xff" * 32_767)
-    yield Large("a client id that is no text", "alice", [joining], True, True)
+    yield Large("a client id that is no text", "alice", [joining], True, True, is_served=True)
     yield Large("a group named again", "alice", [_commit(), _named_again()], True, True)
+    hidden = [MetadataRequestTopic(name=f"hidden-{number}") for number in range(DENIALS)]
+    denied = hostile.frame_of(ApiKey.METADATA, 1, MetadataRequest(topics=hidden))
+    yield Large("names without rights", "mallory", [denied], True, True)
     damaged = struct.pack(">hhih", ApiKey.METADATA, 1, 1, 32_000)
     yield Large("strangers without a request", "", [damaged] * STRANGERS, True, is_answered=False)
 
@@ -152,15 +158,16 @@ def _start_producer(transactional_id: str) -> bytes:
 
 
 def _join() -> bytes:
-    protocol = JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
-    joining = JoinGroupRequest(
+    """Writes the member with its client id."""
+    joining = ConsumerGroupHeartbeatRequest(
         group_id="group-large",
-        session_timeout_ms=10_000,
+        member_id="m" * 22,
+        member_epoch=0,
         rebalance_timeout_ms=10_000,
-        protocol_type="consumer",
-        protocols=[protocol],
+        subscribed_topic_names=["fuzz-a"],
+        topic_partitions=[],
     )
-    return hostile.frame_of(ApiKey.JOIN_GROUP, 3, joining)
+    return hostile.frame_of(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, joining)
 
 
 def _commit() -> bytes:
@@ -201,6 +208,8 @@ def _judged(life: Life, large: Large) -> Iterator[str]:
         if answer is not None:
             message, _ = read_answer(step, answer) if len(answer) < READ_BYTES_MAX else (None, None)
             yield from answers.complaints(Exchange(step, answer, message))
+            if large.is_served and (message is None or any(codes_in(message))):
+                yield f"not served: {message}"
     life.requests += 1
     if not prober.is_served(ANSWER_S_MAX):
         yield "stuck: another client has no answer"

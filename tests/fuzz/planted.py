@@ -301,6 +301,13 @@ LARGE = (
         "barnabas.protocol.schema.headers",
         '    return str(text.encode()[:STRING_BYTES_MAX], "utf-8", "ignore")\n',
         "    return text\n",
+        (
+            Edit(
+                "barnabas.coordinator.group.state.client_info",
+                '        label = (client_id or "")[:NAME_CHARS_REMEMBERED_MAX]\n',
+                '        label = client_id or ""\n',
+            ),
+        ),
     ),
     Bug(
         "log lines of strangers have no limit",
