@@ -21,6 +21,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema.message import Message
 from tests.fuzz.plausible import draw_plausible
@@ -145,6 +146,11 @@ class Broker:
         found: Any = self.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), 1)
         return {each.api_key: range(each.min_version, each.max_version + 1) for each in found.api_keys}
 
+    def all_topics(self) -> Message:
+        found = self.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None), 1)
+        assert found is not None
+        return found
+
     def prepare(self) -> None:
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in TOPICS]
         self.ask(ApiKey.CREATE_TOPICS, 2, CreateTopicsRequest(topics=topics), 1)
@@ -162,6 +168,7 @@ class Broker:
 def differences(ours: Broker, kafka: Broker, seed: int, count: int) -> Iterator[Difference]:
     """Of so many requests, drawn from the seed."""
     random, pool, pairs = Random(seed), Pool(), _Pairs()
+    pairs.learn(ours.all_topics(), kafka.all_topics())
     theirs, mine = kafka.versions(), ours.versions()
     spoken = {key: range(max(mine[key][0], theirs[key][0]), min(mine[key][-1], theirs[key][-1]) + 1)
               for key in DRAWN if key in mine and key in theirs}  # fmt: skip
@@ -202,15 +209,15 @@ def _codes(answer: Message | None) -> Codes:
 
 
 def _matched(ours: list[Any], theirs: list[Any]) -> Iterator[tuple[Message, Message]]:
-    """Structs of the same name: the brokers list topics in different orders."""
-    if len(ours) == len(theirs):
-        for each, same in zip(_by_name(ours), _by_name(theirs), strict=True):
-            if isinstance(each, Message) and isinstance(same, Message) and _name(each) == _name(same):
+    """Structs of the same name: the brokers list topics in different orders. Others keep their order."""
+    named = {_name(each): each for each in theirs if isinstance(each, Message) and _name(each)}
+    for each in ours:
+        if isinstance(each, Message) and _name(each) in named:
+            yield each, named[_name(each)]
+    if not named and len(ours) == len(theirs):
+        for each, same in zip(ours, theirs, strict=True):
+            if isinstance(each, Message) and isinstance(same, Message):
                 yield each, same
-
-
-def _by_name(structs: list[Any]) -> list[Any]:
-    return sorted(structs, key=_name)
 
 
 def _name(struct: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import Iterator, Mapping
@@ -134,6 +135,25 @@ def test_a_body_that_would_hold_the_loop_is_refused(secured: Secured) -> None:
         assert http.put("/connectors/a/config", json=settings, headers=known).status_code == 413
         long = {**CONFIG, "path": "x" * BODY_BYTES_MAX}
         assert http.put("/connectors/a/config", json=long, headers=known).status_code == 413
+
+
+def test_a_specification_is_checked_beside_the_loop(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQL of a few kilobytes may take seconds to parse."""
+    threads = []
+
+    def seen(*_: object) -> None:
+        threads.append(asyncio._get_running_loop())
+        raise InvalidSpec([])
+
+    monkeypatch.setattr("barnabas.pipelines.service.service.spec_of_config", seen)
+    monkeypatch.setattr("barnabas.pipelines.service.http.plugin_info.spec_of_config", seen)
+    known = {"Authorization": "Bearer t0ken"}
+    with secured.http() as http:
+        assert http.put("/connectors/a/config", json=CONFIG, headers=known).status_code == 400
+        http.put("/connector-plugins/FilesSink/config/validate", json=CONFIG, headers=known)
+    assert threads == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ task.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -187,7 +188,8 @@ class Rest:
         return JSONResponse(config_keys(request.path_params["plugin"]))
 
     async def validate(self, request: Request) -> Response:
-        return JSONResponse(validate_config(request.path_params["plugin"], await _body(request)))
+        found = await asyncio.to_thread(validate_config, request.path_params["plugin"], await _body(request))
+        return JSONResponse(found)
 
     def _task(self, request: Request) -> None:
         self._service.stored(_name(request))
