@@ -13,6 +13,7 @@ from barnabas.security.acl.bindings import AccessRule, AclBinding, ResourcePatte
 from barnabas.security.acl.vocabulary import Operation, Permission, ResourceType
 from tests.support.console import RunningConsole, running_console, submit, words
 from tests.support.secured_broker import SecuredBroker, secured_broker
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +182,11 @@ def test_brokers_without_security_say_so(console: RunningConsole) -> None:
 
 def test_every_change_has_its_audit_line(client: httpx.Client, of_admin: RunningConsole) -> None:
     submit(client, "/access", "/access/add", **{**RULE, "resource": "audited"})
-    lines = [json.loads(line[line.index("{") :]) for line in of_admin.process.output if '"CONSOLE"' in line]
-    assert ("add access rule", "ALLOW READ to User:alice from * on TOPIC:LITERAL:audited") in {
-        (each["operation"], each["resource"]) for each in lines
-    }
+
+    def noted() -> set[tuple[str, str]]:
+        lines = [line for line in list(of_admin.process.output) if '"CONSOLE"' in line]
+        found = [json.loads(line[line.index("{") :]) for line in lines]
+        return {(each["operation"], each["resource"]) for each in found}
+
+    expected = ("add access rule", "ALLOW READ to User:alice from * on TOPIC:LITERAL:audited")
+    eventually(lambda: expected in noted(), "the change is an audit line")

@@ -94,7 +94,7 @@ async def test_a_killed_member_loses_nothing(tmp_path: Path, protocol: str) -> N
                     while not all(path.exists() and path.stat().st_size for path in notes):
                         await asyncio.sleep(0.02)
                         if writing.done():
-                            await bench.write(expected[:1])
+                            await bench.write(expected[:20])  # every key, so that each member gets some
                     members[0].kill()
                     await members[0].wait()
                     await writing

@@ -145,7 +145,9 @@ def test_a_killed_store_comes_back_and_no_session_is_lost(three: ThreeBrokers) -
         three.produce("orders", 100)  # needs no store
         three.create(f"later-{round_}")
         three.until(lambda: three.is_whole("orders"), "all replicas are in sync")
-    assert three.process.output_text().count("[supervisor] store is back") == 3
+    three.until(
+        lambda: three.process.output_text().count("[supervisor] store is back") == 3, "each return is a line"
+    )
     assert "has ended; a new session follows" not in three.process.output_text()
     assert three.count("orders") == 300
     assert three.process.stop() == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing.broker import run_broker
 from tests.support.broker import REPOSITORY
 from tests.support.spark import require_spark
 
@@ -17,9 +18,7 @@ PAGE = (REPOSITORY / "docs" / "TABLES.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_tutorial_leads_from_an_empty_directory_to_a_queried_table(
-    bootstrap: str, tmp_path: Path
-) -> None:
+def test_the_tutorial_leads_from_an_empty_directory_to_a_queried_table(tmp_path: Path) -> None:
     """But for the installation and the start of the broker, which the test has done."""
     require_spark()
     pytest.importorskip("deltalake")
@@ -28,11 +27,12 @@ def test_the_tutorial_leads_from_an_empty_directory_to_a_queried_table(
     blocks = _BLOCK.findall(tutorial)
     assert [kind for kind, _ in blocks] == ["sh", "sh", "yaml", "sh", "python", "sh", "sh"]
     printed = []
-    for kind, text in blocks[1:]:
-        if kind == "sh":
-            printed.append(run(text, tmp_path, bootstrap))
-        else:
-            (tmp_path / {"yaml": "orders.yaml", "python": "query.py"}[kind]).write_text(text)
+    with run_broker() as broker:
+        for kind, text in blocks[1:]:
+            if kind == "sh":
+                printed.append(run(text, tmp_path, broker.bootstrap))
+            else:
+                (tmp_path / {"yaml": "orders.yaml", "python": "query.py"}[kind]).write_text(text)
     assert re.findall(r"│ (\w+) +┆ (\d+) ", printed[-2]) == [("ada", "6249"), ("bob", "990")]
     assert re.findall(r"│ (\w+) +┆ (\d+) ", printed[-1]) == [("ada", "6249"), ("bob", "1000")]
 

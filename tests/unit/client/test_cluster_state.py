@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.support.manual_time import ManualClock
 
+from barnabas.client.admin.calls.topics import wait_until_known
 from barnabas.client.core.cluster_state import TRANSACTION, ClusterState
 from barnabas.client.core.retries import BACKOFF, Retries
 from barnabas.client.core.steps import ANY_BROKER, ClusterUnreachable, Pause, Send, Step, Steps
@@ -17,6 +18,7 @@ from barnabas.core.errors import (
     LeaderNotAvailable,
     NetworkException,
     NotLeaderOrFollower,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
@@ -176,3 +178,37 @@ def test_an_error_of_our_own_is_not_retried(state: ClusterState, clock: ManualCl
 
     with pytest.raises(ZeroDivisionError):
         drive(state.retrying(attempt), Script(clock, ClusterUnreachable(["x"])))
+
+
+def test_a_new_topic_is_waited_for_on_every_broker(state: ClusterState, clock: ManualClock) -> None:
+    unknown, leaderless = UnknownTopicOrPartition.code, LeaderNotAvailable.code
+    script = Script(
+        clock,
+        metadata(),
+        metadata(error_code=unknown),
+        metadata(error_code=leaderless),
+        metadata(1),
+        metadata(1),
+    )
+    drive(wait_until_known(state, "t"), script)
+    assert [each.broker_id for each in script.sent] == [ANY_BROKER, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("error", [ClusterUnreachable(["h1:9092 refuses"]), NetworkException("lost")])
+def test_a_broker_that_does_not_answer_is_not_waited_for(
+    state: ClusterState, clock: ManualClock, error: Exception
+) -> None:
+    script = Script(clock, metadata(), error, metadata(1))
+    drive(wait_until_known(state, "t"), script)
+    assert [each.broker_id for each in script.sent] == [ANY_BROKER, 1, 2]
+    assert script.pauses == []
+
+
+def test_a_hidden_or_late_topic_ends_the_wait(state: ClusterState, clock: ManualClock) -> None:
+    hidden = Script(clock, metadata(), metadata(error_code=TopicAuthorizationFailed.code))
+    drive(wait_until_known(state, "t"), hidden)
+    assert hidden.pauses == []
+    late = Script(clock, metadata(), metadata(error_code=UnknownTopicOrPartition.code))
+    begun_ms = clock.monotonic_ms()
+    drive(wait_until_known(state, "t", timeout_ms=5_000), late)
+    assert clock.monotonic_ms() - begun_ms <= 5_000

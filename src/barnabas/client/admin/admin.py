@@ -124,6 +124,10 @@ class Admin:
             )
         )
 
+    async def wait_until_known(self, name: str) -> None:
+        """Wait until every broker that answers knows a new topic and its leaders, five seconds at most."""
+        await self._run(topic_calls.wait_until_known(self._cluster.state, name))
+
     async def delete_topics(self, names: Iterable[str]) -> dict[str, None]:
         return await self._run(topic_calls.delete_topics(self._cluster.state, list(names), self._timeout_ms))
 

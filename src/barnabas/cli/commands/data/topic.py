@@ -66,6 +66,7 @@ def create(
             if not if_not_exists:
                 raise
             return f"topic {name} exists already"
+        await admin.wait_until_known(name)  # the next command may ask another broker
         return f"created topic {name}"
 
     click.echo(run(bootstrap, action))

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 
 from barnabas.client.admin.calls.per_resource import each_row
 from barnabas.client.core.cluster_state import ClusterState
-from barnabas.client.core.steps import Steps
-from barnabas.core.errors import KafkaError, UnknownTopicOrPartition, UnsupportedVersion, error_for
+from barnabas.client.core.steps import ClusterUnreachable, Pause, Steps, ask, raise_for
+from barnabas.core.errors import (
+    KafkaError,
+    NetworkException,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+    error_for,
+)
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -28,8 +35,11 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 BY_THE_BROKER = -1
+KNOWN_TIMEOUT_MS = 5_000
+"""Longest wait until every broker knows a new topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,33 @@ def create_topics(
         }
 
     return (yield from each_row(state, {topic.name: topic for topic in topics}, attempt))
+
+
+def wait_until_known(state: ClusterState, name: str, timeout_ms: int = KNOWN_TIMEOUT_MS) -> Steps[None]:
+    """Return when the metadata of every broker has the topic and a leader for each of its partitions.
+
+    The controller answers CreateTopics before the other brokers have its UpdateMetadata. A broker that does
+    not answer, or that hides the topic from this user, is left out.
+    """
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    retries = state.retries(timeout_ms)
+    yield from state.refresh(())
+    for broker_id in list(state.brokers):
+        while retries.left_ms > 0:
+            try:
+                answer = yield from ask(broker_id, request, MetadataResponse, timeout_ms=retries.left_ms)
+                for topic in answer.topics:
+                    for code in (topic.error_code, *(each.error_code for each in topic.partitions)):
+                        raise_for(code, None, f"topic {name}")
+                break
+            except (ClusterUnreachable, NetworkException, RequestTimedOut):
+                break
+            except KafkaError as error:
+                try:
+                    pause = Pause(retries.next_pause_ms(error), error, retries.left_ms)
+                except KafkaError:
+                    break
+            yield pause
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
