@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from barnabas.cli.main import cli
 from barnabas.pipelines.service.http.rest import BODY_BYTES_MAX, ENTRIES_MAX
+from barnabas.pipelines.spec.problems import InvalidSpec
 from barnabas.testing.broker import run_broker
 from tests.scenario.pipelines.conftest import RunningService, running_service
 
