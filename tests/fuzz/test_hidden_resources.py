@@ -68,7 +68,7 @@ Answers = dict[tuple[str, ApiKey, int, int], bytes]
 def frames(key: ApiKey, version: int) -> list[bytes]:
     """Requests of the table's rows, and drawn ones of any content."""
     drawn = [*_of_rows(key), *_drawn(key, version)]
-    found = []
+    found: list[bytes] = []
     for message in [variant for each in drawn for variant in _variants(each)]:
         try:
             frame = hostile.frame_of(key, version, message, len(found) + 1)
@@ -127,7 +127,7 @@ def _beside_others(value: Any) -> Any:
                               for field in value.__schema__.fields})  # fmt: skip
     if not isinstance(value, list):
         return value
-    (found,) = [each for each in KINDS if each in repr(value)][:1] or [None]
+    found = next((each for each in KINDS if each in repr(value)), None)
     if found is None:
         return value
     return [_renamed(each, other) for other in (*KINDS[found], found) for each in value]

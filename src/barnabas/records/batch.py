@@ -231,7 +231,7 @@ def read_batch(buffer: Buffer, position: int = 0) -> RecordBatch:
 
 def is_whole(buffer: Buffer) -> bool:
     """Whether the buffer holds all of the batch at its front."""
-    (length,) = _LENGTH.unpack_from(buffer)
+    length: int = _LENGTH.unpack_from(buffer)[0]
     return HEADER_BYTES <= LOG_OVERHEAD_BYTES + length <= len(buffer)
 
 
