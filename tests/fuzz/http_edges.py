@@ -44,6 +44,12 @@ BODIES = {
     "a spec of many transforms": json.dumps(
         {"pipeline.spec": json.dumps({"name": "p", "transforms": [{"filter": "a = 1"}] * 20_000})}
     ).encode(),
+    "wide SQL": json.dumps(
+        {"connector.class": "Pipeline", "pipeline.spec": json.dumps(
+            {"name": "a", "source": {"type": "topic", "topics": "s", "schema": "a BIGINT"},
+             "transforms": [{"sql": "SELECT " + "b, " * 5_000 + "a FROM input"}],
+             "sink": {"type": "topic", "topic": "o"}})}
+    ).encode(),
     "long SQL": json.dumps(
         {"pipeline.spec": json.dumps(
             {"name": "p", "source": {"type": "topic", "topics": "s", "schema": "a BIGINT"},
