@@ -19,7 +19,7 @@ PIP    := BARNABAS_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-
 RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)" $(BIN)/barnabas
 
 .PHONY: help run cluster demo test test-all test-clients test-differential client-faults chaos kill-matrix check diagrams site codecs coverage
-.PHONY: simulate simulate-bugs fuzz fuzz-bugs wheel unpacked-wheel test-compiled
+.PHONY: simulate simulate-bugs fuzz fuzz-bugs fuzz-sweep wheel unpacked-wheel test-compiled
 .PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -93,6 +93,9 @@ $(VENV)/.fuzz: pyproject.toml constraints.txt | $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz ## bytes and requests that no client sends, judged, from SEED (1): docs/FUZZING.md
 	PYTHONPATH=src $(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --guided $(FUZZ_GUIDED) --simulated $(FUZZ_SIMULATED) --requests $(FUZZ_REQUESTS) --processes $(FUZZ_PROCESSES) --seed $(SEED)
+
+fuzz-sweep: $(VENV)/.dev ## single requests of every API and version, sequences of ten, and HTTP, from SEED (1): longest turn and memory
+	PYTHONPATH=src $(BIN)/python -m tests.fuzz.sweep --seed $(SEED)
 
 fuzz-bugs: $(VENV)/.dev ## plant bugs one by one, and write into docs/FUZZING.md how soon the fuzzer catches each
 	PYTHONPATH=src $(BIN)/python -m tests.fuzz.hunt

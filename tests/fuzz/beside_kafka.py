@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import request_class
+from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema.message import Message
 from tests.fuzz.plausible import draw_plausible
@@ -40,6 +42,7 @@ PASSING = frozenset({14, 15, 16, 51})
 """Of one broker that coordinates everything: it loads, or a transaction is being ended."""
 FAILED = -1
 """UNKNOWN_SERVER_ERROR. Such an answer repeats ids of its request, so they are no ids of that broker."""
+NAMES = ("name", "topic", "group_id", "transactional_id", "partition_index", "partition")
 RETRIES_MAX = 100
 RETRY_S = 0.1
 
@@ -63,6 +66,13 @@ def _named_twice(request: Message, ours: Codes, kafka: Codes) -> bool:
     return len(set(named)) < len(named)
 
 
+def _transaction_named_twice(request: Message, ours: Codes, kafka: Codes) -> bool:
+    if not isinstance(request, AddPartitionsToTxnRequest):
+        return False
+    named = [each.transactional_id for each in request.transactions]
+    return len(set(named)) < len(named)
+
+
 def _session_of_another_connection(request: Message, ours: Codes, kafka: Codes) -> bool:
     return isinstance(request, FetchRequest) and ours == (70,) and kafka == (71,)
 
@@ -78,6 +88,8 @@ ACCEPTED = (
              _damaged_batch),
     Accepted("Of a partition that a Produce names twice, Kafka answers the malformed batch, we the last.",
              _named_twice),
+    Accepted("Of a transactional id that is named twice, Kafka answers each mention with topics of the first,"
+             " and we the last (ADR 32).", _transaction_named_twice),
     Accepted("A fetch session ends with its connection (ADR 34).", _session_of_another_connection),
 )  # fmt: skip
 
@@ -134,6 +146,11 @@ class Broker:
         found: Any = self.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), 1)
         return {each.api_key: range(each.min_version, each.max_version + 1) for each in found.api_keys}
 
+    def all_topics(self) -> Message:
+        found = self.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None), 1)
+        assert found is not None
+        return found
+
     def prepare(self) -> None:
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in TOPICS]
         self.ask(ApiKey.CREATE_TOPICS, 2, CreateTopicsRequest(topics=topics), 1)
@@ -151,6 +168,7 @@ class Broker:
 def differences(ours: Broker, kafka: Broker, seed: int, count: int) -> Iterator[Difference]:
     """Of so many requests, drawn from the seed."""
     random, pool, pairs = Random(seed), Pool(), _Pairs()
+    pairs.learn(ours.all_topics(), kafka.all_topics())
     theirs, mine = kafka.versions(), ours.versions()
     spoken = {key: range(max(mine[key][0], theirs[key][0]), min(mine[key][-1], theirs[key][-1]) + 1)
               for key in DRAWN if key in mine and key in theirs}  # fmt: skip
@@ -169,18 +187,42 @@ def differences(ours: Broker, kafka: Broker, seed: int, count: int) -> Iterator[
         except KafkaError:  # the drawn values do not fit into this version
             continue
         there = kafka.ask_patiently(key, version, pairs.translated(message), number)
-        if here is None:
-            pool.forget("session_id")  # a fetch session ends with its connection (ADR 34)
         if here is not None and there is not None and FAILED not in codes_in(there):
             pool.learn(here)
             pairs.learn(here, there)
+        if here is None or _is_from_follower(message):
+            pool.forget("session_id")  # it ends with its connection, or is for followers only (ADR 34)
         found = _codes(here), _codes(there)
         if found[0] != found[1] and not any(each.covers(message, *found) for each in ACCEPTED):
             yield Difference(key, version, *found, hostile.shortened(message))
 
 
+def _is_from_follower(message: Message) -> bool:
+    if not isinstance(message, FetchRequest):
+        return False
+    replica = message.replica_state
+    return (message.replica_id if replica is None else replica.replica_id) >= 0
+
+
 def _codes(answer: Message | None) -> Codes:
     return CLOSED if answer is None else tuple(sorted(set(codes_in(answer))))
+
+
+def _matched(ours: list[Any], theirs: list[Any]) -> Iterator[tuple[Message, Message]]:
+    """Structs of the same name: the brokers list topics in different orders. Others keep their order."""
+    named = {_name(each): each for each in theirs if isinstance(each, Message) and _name(each)}
+    for each in ours:
+        if isinstance(each, Message) and _name(each) in named:
+            yield each, named[_name(each)]
+    if not named and len(ours) == len(theirs):
+        for each, same in zip(ours, theirs, strict=True):
+            if isinstance(each, Message) and isinstance(same, Message):
+                yield each, same
+
+
+def _name(struct: Any) -> str:
+    """The first of its fields that the client chose; structs without one keep their order."""
+    return next((str(getattr(struct, each)) for each in NAMES if getattr(struct, each, None)), "")
 
 
 class _Pairs:
@@ -194,12 +236,15 @@ class _Pairs:
             one, other = getattr(ours, field.name), getattr(theirs, field.name)
             name = SHARED.get(field.name, field.name)
             is_told = (one and other) or name == "producer_id"  # 0 is one
+            if name == "topic_id" and not _name(ours):
+                continue  # topics without a name may stand in another order
             if name in LEARNED and is_told and isinstance(one, str | int | bytes):
                 self._theirs[name, one] = other
-            listed = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
-            for each, same in zip(one, other, strict=True) if listed else [(one, other)]:
-                if isinstance(each, Message) and isinstance(same, Message):
+            if isinstance(one, list) and isinstance(other, list):
+                for each, same in _matched(one, other):
                     self.learn(each, same)
+            elif isinstance(one, Message) and isinstance(other, Message):
+                self.learn(one, other)
 
     def translated(self, message: Message) -> Message:
         values = {}

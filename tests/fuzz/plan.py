@@ -55,7 +55,7 @@ class Rates(NamedTuple):
 
 
 SOCKETS = Rates(restarts=0.02)
-LONG = Rates(scenes=0.01, restarts=0.01, window=288, large=0.004)
+LONG = Rates(scenes=0.01, restarts=0.003, window=288, large=0.004)
 """For millions of requests: members take their turns between windows, which last as long as a pause."""
 SIMULATED = Rates(restarts=0.15, pauses_ms=(1, 20, 500, 5_000, 60_000))
 """Virtual time costs nothing: a pause is as long as a session or a rebalance may be."""

@@ -290,6 +290,43 @@ LARGE = (
             ),
         ),
     ),
+    Bug(
+        "a pattern may cost anything",
+        "barnabas.coordinator.group.consumer.regex",
+        "        if self._left_ms < 0:\n",
+        "        if self._left_ms < -1e12:\n",
+    ),
+    Bug(
+        "a client id that is no text grows while it is read",
+        "barnabas.protocol.schema.headers",
+        '    return str(text.encode()[:STRING_BYTES_MAX], "utf-8", "ignore")\n',
+        "    return text\n",
+        (
+            Edit(
+                "barnabas.coordinator.group.state.client_info",
+                '        label = (client_id or "")[:NAME_CHARS_REMEMBERED_MAX]\n',
+                '        label = client_id or ""\n',
+            ),
+        ),
+    ),
+    Bug(
+        "log lines of strangers have no limit",
+        "barnabas.core.reporting.rate_limited_log",
+        "        if window.lines >= self._lines_per_second:\n",
+        "        if window.lines < 0:\n",
+    ),
+    Bug(
+        "denials in the audit log have no limit",
+        "barnabas.security.acl.audit",
+        "        left_out = self._windows[level].enter(self._clock.monotonic_ms(), self._lines_per_second)\n",
+        "        left_out = self._windows[level].enter(self._clock.monotonic_ms(), 1 << 30)\n",
+    ),
+    Bug(
+        "a group is answered as often as it is named",
+        "barnabas.handlers.offset_fetch",
+        "        groups = yield from distinct(request.groups, _identity)\n",
+        "        groups = request.groups\n",
+    ),
 )
 """Caught by large requests."""
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import barnabas
@@ -26,24 +26,35 @@ STOP_S_MAX = 30.0
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PREFIXED, LITERAL = 4, 3
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
-ALL, IDEMPOTENT_WRITE = 2, 12
+ALL, DESCRIBE, IDEMPOTENT_WRITE = 2, 8, 12
+OWN_TOPICS = ("fuzz-a", "fuzz-b", "fuzz.c")
+WITH_RECORDS = ("fuzz-a", "hidden-t")
+OWN_NAMES = ((TOPIC, "fuzz"), (GROUP, "group"), (TRANSACTIONAL_ID, "txn"))
 
 
 class World:
     """One data directory, and the broker that runs on it."""
 
     def __init__(
-        self, directory: Path, bug: str | None = None, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        bug: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        *,
+        is_measured: bool = False,
     ) -> None:
+        """Whether the turns of its loop are measured (`turns`)."""
         self.directory = directory
         self.port = free_port()
         self._bug = bug
+        self.turns_path = directory / "turns"
+        self._is_measured = is_measured
         self._settings = {**self._own_settings(), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.log_path = directory / "broker.log"
 
     def _own_settings(self) -> dict[str, str]:
-        users = " ".join(f'user_{name}="{name}"' for name in (*USERS, "prober"))
+        users = " ".join(f'user_{name}="{name}"' for name in (*USERS, "reader", "prober"))
         return {
             "listeners": f"SASL_PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.directory / "logs"),
@@ -79,7 +90,9 @@ class World:
         config = self.directory / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         begin = ["-m", "barnabas"]
-        if self._bug is not None:
+        if self._is_measured:
+            begin = ["-m", "tests.fuzz.turns", str(self.turns_path), self._bug or "", "--"]
+        elif self._bug is not None:
             begin = ["-m", "tests.support.planting", "tests.fuzz.planted", self._bug, "--"]
         repository = str(Path(__file__).resolve().parents[2])
         source = str(Path(barnabas.__file__).parents[1])
@@ -99,7 +112,7 @@ class World:
                 start_new_session=True,
             )
         deadline_s = time.monotonic() + START_S_MAX
-        while READY not in self.log_text()[seen:]:
+        while READY.encode() not in self._log_bytes()[seen:]:
             if not self.is_running or time.monotonic() > deadline_s:
                 raise RuntimeError(f"the broker does not start:\n{self.log_text()[-3_000:]}")
             time.sleep(0.02)
@@ -126,7 +139,10 @@ class World:
         return Connection(self.port, user, timeout_s)
 
     def log_text(self) -> str:
-        return self.log_path.read_bytes().decode("utf-8", "replace") if self.log_path.exists() else ""
+        return self._log_bytes().decode("utf-8", "replace")
+
+    def _log_bytes(self) -> bytes:
+        return self.log_path.read_bytes() if self.log_path.exists() else b""
 
     def resident_bytes(self) -> int:
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
@@ -135,28 +151,40 @@ class World:
 
 def grant(world: World) -> None:
     """Alice's rights, restored after any change by a sequence."""
-    rules = [
-        (TOPIC, "fuzz", PREFIXED, ALL),
-        (GROUP, "group", PREFIXED, ALL),
-        (TRANSACTIONAL_ID, "txn", PREFIXED, ALL),
-        (CLUSTER, "kafka-cluster", LITERAL, IDEMPOTENT_WRITE),
-    ]
+    rules = [(kind, name, PREFIXED, ALL) for kind, name in OWN_NAMES]
+    rules.append((CLUSTER, "kafka-cluster", LITERAL, IDEMPOTENT_WRITE))
+    with world.connect("admin") as admin:
+        admin.ask_raw(30, 1, _creations("alice", rules))
+
+
+def _creations(user: str, rules: list[tuple[int, str, int, int]]) -> bytes:
     rows = [
-        bytes((kind,)) + wire.string(name) + bytes((pattern,)) + wire.string("User:alice") + wire.string("*")
-        + bytes((operation, 3))
+        bytes((kind,)) + wire.string(name) + bytes((pattern,)) + wire.string(f"User:{user}")
+        + wire.string("*") + bytes((operation, 3))
         for kind, name, pattern, operation in rules
     ]  # fmt: skip
+    return wire.array(rows)
+
+
+def restrict(world: World, user: str) -> None:
+    """Let the user describe what is not hidden, and nothing else."""
+    rules = [(kind, name, PREFIXED, DESCRIBE) for kind, name in OWN_NAMES]
     with world.connect("admin") as admin:
-        admin.ask_raw(30, 1, wire.array(rows))
+        admin.ask_raw(30, 1, _creations(user, rules))
 
 
-def prepare(world: World) -> None:
+def make_topics(world: World, topics: Iterable[str]) -> None:
+    """Some of them with records."""
     with world.connect("admin", 30.0) as admin:
-        for topic in ("fuzz-a", "fuzz-b", "fuzz.c", "hidden-t"):
+        for topic in topics:
             admin.ask_raw(wire.CREATE_TOPICS, 2, wire.create_topics_body(topic, partitions=2))
-        for topic in ("fuzz-a", "hidden-t"):
-            for _ in range(3):
+            for _ in range(3 if topic in WITH_RECORDS else 0):
                 admin.ask_raw(wire.PRODUCE, 7, wire.produce_body(topic, wire.batch([b"v" * 100])))
+
+
+def prepare(world: World, topics: Iterable[str] = (*OWN_TOPICS, "hidden-t")) -> None:
+    make_topics(world, topics)
+    with world.connect("admin", 30.0) as admin:
         for group in GROUPS:  # the first question makes the topic of the offsets
             admin.ask_raw(10, 0, wire.string(group))
         for transaction in TRANSACTIONS:

@@ -47,7 +47,7 @@ class Background(Protocol):
     ) -> None:
         """Call `work` in another thread, then exactly one of `then` and `failed` on the loop.
 
-        Work waits until a thread is free. RuntimeError after the background is closed."""
+        Work waits until a thread is free. NotBegun after the background is closed."""
         ...
 
 

@@ -1,6 +1,7 @@
 """DescribeProducers (61), v0. Gaps: none.
 
-Producer state of a partition at its leader: idempotent and transactional producers.
+Producer state of a partition at its leader: idempotent and transactional producers. A partition that is named
+again is answered once (ADR 32): it may have many producers.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from barnabas.storage.producers.producer_entry import ProducerEntry
 def handle_describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> Sliced[DescribeProducersResponse]:
-    known: dict[TopicPartition, PartitionResponse] = {}
+    answered: set[TopicPartition] = set()
     topics = []
     for topic in request.topics:
         partitions = []
         for index in topic.partition_indexes:
             topic_partition = TopicPartition(topic.name, index)
-            if topic_partition not in known:  # a partition that is named again gets the same response
-                known[topic_partition] = yield from _describe(topic_partition, context)
-            partitions.append(known[topic_partition])
+            if topic_partition not in answered:
+                answered.add(topic_partition)
+                partitions.append((yield from _describe(topic_partition, context)))
             yield
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
         yield
@@ -50,7 +51,9 @@ def _describe(topic_partition: TopicPartition, context: RequestContext) -> Slice
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
     else:
-        answer.active_producers = yield from each(log.active_producers(), _state)
+        active = log.active_producers()
+        context.budget.spend_elements(len(active))
+        answer.active_producers = yield from each(active, _state)
     return answer
 
 

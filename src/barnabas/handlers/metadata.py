@@ -62,7 +62,7 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Sliced
         return MetadataResponse(topics=refused, error_code=InvalidRequest.code)
     failures: dict[str, KafkaError] = {}
     may_create = request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable
-    missing = (yield from _missing(asked, context)) if may_create else []
+    missing = (yield from _missing(asked, context)) if may_create and not _is_by_id(asked) else []
     if missing:
         failures = yield from _not_creatable(missing, context)
         missing = [name for name in missing if name not in failures]
@@ -82,8 +82,7 @@ def _missing(asked: Sequence[MetadataRequestTopic], context: RequestContext) -> 
         yield
         name = topic.name
         if (
-            topic.topic_id == ZERO_UUID
-            and name is not None
+            name is not None
             and name not in missing
             and context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
             and name not in context.broker.metadata
@@ -143,10 +142,18 @@ def _asked_response(
 
 
 def _is_askable(asked: Sequence[MetadataRequestTopic], api_version: int) -> bool:
-    """Versions 10 and 11 have a field for the id, but only version 12 and later may use it."""
+    """Versions 10 and 11 have a field for the id, but only version 12 and later may use it.
+
+    One id makes it a request by ids, in which a topic without an id counts for nothing, with a name or not.
+    """
+    is_named = all(topic.name is not None for topic in asked)
     if api_version < 12:
-        return all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in asked)
-    return all(topic.name is not None or topic.topic_id != ZERO_UUID for topic in asked)
+        return is_named and all(topic.topic_id == ZERO_UUID for topic in asked)
+    return is_named or _is_by_id(asked)
+
+
+def _is_by_id(asked: Sequence[MetadataRequestTopic]) -> bool:
+    return any(topic.topic_id != ZERO_UUID for topic in asked)
 
 
 def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:

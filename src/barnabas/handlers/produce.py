@@ -43,7 +43,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.records.batch import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL_FLAG
+from barnabas.records.batch import ATTRIBUTES_AT, HEADER_BYTES, MAGIC_AT, TRANSACTIONAL_FLAG, is_whole
 from barnabas.requests.context import RequestContext
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
@@ -274,7 +274,8 @@ def _hinted(response: ProduceResponse, context: RequestContext) -> Sliced[Produc
 def _refusal(request: ProduceRequest, context: RequestContext) -> KafkaError | None:
     """Error of the whole request: transactional records need a transactional id that the producer may write.
 
-    One batch without it fails the whole request. The batches decide, not the request's own field.
+    One batch without it fails the whole request. The batches decide, not the request's own field. A batch
+    that is cut short is no batch: the append refuses it.
     """
     transactional_id = request.transactional_id
     if transactional_id is not None and context.allows(
@@ -284,9 +285,13 @@ def _refusal(request: ProduceRequest, context: RequestContext) -> KafkaError | N
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if not isinstance(records, memoryview) or len(records) <= ATTRIBUTES_AT + 1:
+            if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
                 continue
-            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG and records[MAGIC_AT] == 2:
+            if (
+                records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG
+                and records[MAGIC_AT] == 2
+                and is_whole(records)
+            ):
                 return TransactionalIdAuthorizationFailed(
                     "transactional records need WRITE on a transactional id"
                 )

@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 
 from barnabas.core.clock import SystemClock
 from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
+from barnabas.core.scheduler import NotBegun
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class ThreadBackground:
         failed: Callable[[BaseException], None],
     ) -> None:
         if self._all_gone is not None:
-            raise RuntimeError("the background threads have ended")
+            raise NotBegun("the background threads have ended")
 
         def run() -> None:
             try:

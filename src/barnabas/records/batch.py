@@ -229,6 +229,12 @@ def read_batch(buffer: Buffer, position: int = 0) -> RecordBatch:
     return batch
 
 
+def is_whole(buffer: Buffer) -> bool:
+    """Whether the buffer holds all of the batch at its front."""
+    length: int = _LENGTH.unpack_from(buffer)[0]
+    return HEADER_BYTES <= LOG_OVERHEAD_BYTES + length <= len(buffer)
+
+
 def iterate_batches(buffer: Buffer) -> Iterator[RecordBatch]:
     """Every batch; the buffer must end where the last one ends."""
     position = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ import trustme
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import cli
+from barnabas.pipelines.service.http.rest import BODY_BYTES_MAX, ENTRIES_MAX
+from barnabas.pipelines.spec.problems import InvalidSpec
 from barnabas.testing.broker import run_broker
 from tests.scenario.pipelines.conftest import RunningService, running_service
 
@@ -121,6 +125,59 @@ def test_a_body_that_is_too_deep_is_refused(secured: Secured, caplog: pytest.Log
         answer = http.post("/connectors", content=body, headers={"Authorization": "Bearer t0ken"})
         assert (answer.status_code, answer.json()["error_code"]) == (400, 400)
     assert "Traceback" not in caplog.text
+
+
+def test_a_body_that_would_hold_the_loop_is_refused(secured: Secured) -> None:
+    known = {"Authorization": "Bearer t0ken"}
+    settings = {f"k{number}": "v" for number in range(ENTRIES_MAX + 1)}
+    with secured.http() as http:
+        for body in (settings, {"name": "a", "config": settings}):
+            assert http.post("/connectors", json=body, headers=known).status_code == 413
+        assert http.put("/connectors/a/config", json=settings, headers=known).status_code == 413
+        long = {**CONFIG, "path": "x" * BODY_BYTES_MAX}
+        assert http.put("/connectors/a/config", json=long, headers=known).status_code == 413
+
+
+def test_a_specification_is_checked_beside_the_loop(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQL of a few kilobytes may take seconds to parse."""
+    threads = []
+
+    def seen(*_: object) -> None:
+        threads.append(asyncio._get_running_loop())
+        raise InvalidSpec([])
+
+    monkeypatch.setattr("barnabas.pipelines.service.service.spec_of_config", seen)
+    monkeypatch.setattr("barnabas.pipelines.service.http.plugin_info.spec_of_config", seen)
+    known = {"Authorization": "Bearer t0ken"}
+    with secured.http() as http:
+        assert http.put("/connectors/a/config", json=CONFIG, headers=known).status_code == 400
+        http.put("/connector-plugins/FilesSink/config/validate", json=CONFIG, headers=known)
+    assert threads == [None, None]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT reflect('java.lang.System', 'getenv', 'TOP_SECRET') AS a FROM input",
+        "SELECT coalesce(reflect('javax.naming.InitialContext', 'doLookup', 'ldap://h'), '') AS a FROM input",
+        "SELECT f.value AS a FROM input CROSS JOIN text.`/etc/passwd` f",
+        "SELECT '${env:TOP_SECRET}' AS a FROM input",
+    ],
+)
+def test_sql_over_rest_calls_no_java_and_reads_no_files(secured: Secured, query: str) -> None:
+    """As `PUT /connectors/NAME/config` with a whole specification, which is how a client sends SQL."""
+    source = {"type": "topic", "topics": ["in"], "schema": "a STRING"}
+    spec = {"name": "leak", "source": source, "transforms": [{"sql": query}],
+            "sink": {"type": "topic", "topic": "out"}}  # fmt: skip
+    config = {"connector.class": "Pipeline", "name": "leak", "pipeline.spec": json.dumps(spec)}
+    with secured.http() as http:
+        known = {"Authorization": "Bearer t0ken"}
+        answer = http.put("/connectors/leak/config", json=config, headers=known)
+        assert answer.status_code == 400
+        assert "transforms" in answer.json()["message"]
+        assert "leak" not in http.get("/connectors", headers=known).json()
 
 
 def test_the_command_line_gets_in(secured: Secured) -> None:

@@ -101,6 +101,18 @@ async def test_the_batches_say_whether_a_write_is_transactional(callers: Callers
     assert await produced(callers.caller, 0, None) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
+async def test_a_transactional_batch_that_is_cut_short_is_refused_by_itself(callers: Callers) -> None:
+    """As in Apache Kafka, which looks for the flag in whole batches."""
+    await callers.grant(WRITE)
+    request = CASES[ApiKey.PRODUCE][0].build(NOBODY)
+    (data,) = request.topic_data[0].partition_data  # type: ignore[attr-defined]
+    data.records = bytes(data.records)[:-1]
+    request.transactional_id = None  # type: ignore[attr-defined]
+    answer = await callers.caller.send(request, ProduceResponse, version_max=11)
+    (partition,) = answer.responses[0].partition_responses
+    assert name_of(partition.error_code) == "CORRUPT_MESSAGE"
+
+
 async def test_a_right_that_is_taken_back_ends_with_the_next_fetch_of_a_session(callers: Callers) -> None:
     await callers.grant(READ)
     request = fetch_as(-1)

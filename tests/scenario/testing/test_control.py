@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from barnabas.testing.http.interface import BODY_BYTES_MAX
 from tests.support.process import ServerProcess
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -147,6 +148,11 @@ def test_bad_requests_are_answered_in_words(control: Control) -> None:
     assert control.refusal("POST", "/brokers/77/kill")[0] == 404
     assert control.refusal("POST", "/cuts", {"between": [1, 2]})[0] == 400
     assert control.refusal("POST", "/snapshots/1/restore")[0] == 404
+
+
+def test_a_document_that_would_hold_the_loop_is_refused(control: Control) -> None:
+    assert control.refusal("POST", "/faults", {"topic": "x" * BODY_BYTES_MAX})[0] == 413
+    assert control.refusal("POST", "/faults", {"topic": "x" * 1_000_000})[0] == 400
 
 
 def test_the_interface_describes_itself(control: Control) -> None:

@@ -396,6 +396,15 @@ async def test_producers_of_a_partition_are_described(broker: Broker) -> None:
     assert response.topics[1].partitions[0].error_code == InvalidTopicException.code
 
 
+async def test_a_partition_named_again_shows_its_producers_once(broker: Broker) -> None:
+    """Four bytes of a request would otherwise repeat all producers of a partition."""
+    topic = describe_producers.TopicRequest(name="t", partition_indexes=[0, 5, 0, 5] * 100)
+    request = describe_producers.DescribeProducersRequest(topics=[topic, topic])
+    response = await broker.ask(DESCRIBE_PRODUCERS, request)
+    answered = [[each.partition_index for each in topic.partitions] for topic in response.topics]
+    assert answered == [[0, 5], []]
+
+
 @pytest.mark.parametrize("version", DESCRIBE_LOG_DIRS.versions)
 async def test_log_directories_show_sizes_and_failures(
     broker: Broker, tmp_path: object, version: int

@@ -100,6 +100,25 @@ async def test_topics_are_found_by_id(topics: Broker) -> None:
     ]
 
 
+async def test_an_id_makes_names_count_for_nothing(topics: Broker) -> None:
+    known = topics.metadata.topic("a")
+    assert known is not None
+    asked = [
+        MetadataRequestTopic(topic_id=ZERO_UUID, name=None),
+        MetadataRequestTopic(topic_id=known.topic_id, name=None),
+        *named("b", "fresh"),
+    ]
+    response = await topics.ask(METADATA, MetadataRequest(topics=asked), 13)
+    assert [(t.error_code, t.name) for t in response.topics] == [(0, "a")]
+    assert "fresh" not in topics.metadata
+
+
+async def test_a_topic_with_neither_name_nor_id_is_refused(topics: Broker) -> None:
+    asked = [MetadataRequestTopic(topic_id=ZERO_UUID, name=None), *named("a")]
+    response = await topics.ask(METADATA, MetadataRequest(topics=asked), 13)
+    assert {topic.error_code for topic in response.topics} == {InvalidRequest.code}
+
+
 @pytest.mark.parametrize("version", [10, 11])
 async def test_ids_cannot_be_asked_for_before_version_12(topics: Broker, version: int) -> None:
     asked = [MetadataRequestTopic(topic_id=UNKNOWN_ID, name=None)]

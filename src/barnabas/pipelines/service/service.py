@@ -147,7 +147,7 @@ class PipelineService:
         async with self._turn:
             if name in self._stored:
                 raise ServiceError(409, f"Connector {name} already exists")
-            return await self._change(self._new(name, self._checked(name, config), target))
+            return await self._change(self._new(name, await self._checked(name, config), target))
 
     def _new(self, name: str, config: Mapping[str, str], target: Target = Target.RUNNING) -> Stored:
         """A new pipeline. It begins where its spec says, even if a deleted one of the same name left state
@@ -159,7 +159,7 @@ class PipelineService:
         """Set the whole configuration; returns whether the pipeline is new."""
         async with self._turn:
             known = self._stored.get(name)
-            checked = self._checked(name, config)
+            checked = await self._checked(name, config)
             wanted = self._new(name, checked) if known is None else replace(known, config=checked)
             return await self._change(wanted), known is None
 
@@ -169,7 +169,7 @@ class PipelineService:
             known = self.stored(name)
             merged = {**known.config, **changes}
             kept = {key: value for key, value in merged.items() if value is not None}
-            return await self._change(replace(known, config=self._checked(name, kept)))
+            return await self._change(replace(known, config=await self._checked(name, kept)))
 
     async def delete(self, name: str) -> None:
         async with self._turn:
@@ -276,7 +276,11 @@ class PipelineService:
         names += [spec.sink["topic"]] if spec.sink.get("topic") else []
         return names + ([spec.errors.dead_letter_topic] if spec.errors.dead_letter_topic else [])
 
-    def _checked(self, name: str, config: Mapping[str, Any]) -> dict[str, str]:
+    async def _checked(self, name: str, config: Mapping[str, Any]) -> dict[str, str]:
+        """The settings as text. A thread reads them: SQL of a few kilobytes may take seconds to parse."""
+        return await asyncio.to_thread(self._checked_here, name, config)
+
+    def _checked_here(self, name: str, config: Mapping[str, Any]) -> dict[str, str]:
         if not name:
             raise ServiceError(400, "A connector needs a name")
         if str(config.get("name", name)) != name:

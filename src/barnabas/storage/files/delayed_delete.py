@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
+from barnabas.core.scheduler import NotBegun
 from barnabas.storage.files.environment import Environment
 
 logger = logging.getLogger(__name__)
@@ -16,12 +18,7 @@ def remove_later(environment: Environment, path: str, *, delay_ms: int) -> None:
     def failed(error: BaseException) -> None:
         logger.warning("cannot delete %s, the next start tries again: %s", path, error)
 
-    environment.scheduler.after(
-        delay_ms,
-        lambda: environment.background.submit(
-            lambda: environment.files.remove_tree(path), lambda _: None, failed
-        ),
-    )
+    _submit_later(environment, lambda: environment.files.remove_tree(path), failed, delay_ms)
 
 
 def unlink_later(
@@ -31,6 +28,19 @@ def unlink_later(
         for path in paths:
             environment.files.unlink(path)
 
-    environment.scheduler.after(
-        delay_ms, lambda: environment.background.submit(unlink, lambda _: None, failed)
-    )
+    _submit_later(environment, unlink, failed, delay_ms)
+
+
+def _submit_later(
+    environment: Environment,
+    work: Callable[[], None],
+    failed: Callable[[BaseException], None],
+    delay_ms: int,
+) -> None:
+    """A deletion that is due while the broker shuts down is left to the next start."""
+
+    def submit() -> None:
+        with suppress(NotBegun):
+            environment.background.submit(work, lambda _: None, failed)
+
+    environment.scheduler.after(delay_ms, submit)

@@ -17,6 +17,8 @@ from barnabas import __version__
 from barnabas.network.http.messages import RequestRefused
 from barnabas.network.http.server import HttpRequest
 
+BODY_BYTES_MAX: Final = 2 * 1024 * 1024
+"""A larger document would hold the loop for a tenth of a second while it is read."""
 BODY_FIELDS_MAX: Final = 32
 
 
@@ -105,6 +107,11 @@ def _check_names(where: str, given: Collection[str], known: Sequence[str]) -> No
 def _body_of(request: HttpRequest) -> dict[str, Any]:
     if not request.body:
         return {}
+    if len(request.body) > BODY_BYTES_MAX:
+        raise RequestRefused(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"a body here has at most {BODY_BYTES_MAX} bytes",
+        )
     try:
         body = json.loads(request.body)
     except (ValueError, RecursionError):

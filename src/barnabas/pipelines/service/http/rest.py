@@ -7,9 +7,10 @@ not load, there is one worker, and a pipeline is one task.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,6 +31,12 @@ from barnabas.pipelines.service.store import Target
 from barnabas.pipelines.spec.graph import graph_of
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+BODY_BYTES_MAX: Final = 2 * 1024 * 1024
+"""The record that keeps a configuration is smaller."""
+ENTRIES_MAX: Final = 10_000
+"""Settings of a connector, or offsets of a change."""
 
 
 class Rest:
@@ -183,7 +190,8 @@ class Rest:
         return JSONResponse(config_keys(request.path_params["plugin"]))
 
     async def validate(self, request: Request) -> Response:
-        return JSONResponse(validate_config(request.path_params["plugin"], await _body(request)))
+        found = await asyncio.to_thread(validate_config, request.path_params["plugin"], await _body(request))
+        return JSONResponse(found)
 
     def _task(self, request: Request) -> None:
         self._service.stored(_name(request))
@@ -207,14 +215,21 @@ def _named(answer: Callable[[str], Any]) -> Handler:
 
 
 async def _body(request: Request) -> dict[str, Any]:
+    """The document, which is small enough to be read and checked in one turn of the loop."""
+    raw = await request.body()
+    if len(raw) > BODY_BYTES_MAX:
+        raise ServiceError(413, f"The body has more than {BODY_BYTES_MAX} bytes")
     try:
-        found = json.loads(await request.body())
+        found = json.loads(raw)
     except ValueError as error:
         raise ServiceError(400, f"The body is not JSON: {error}") from None
     except RecursionError:
         raise ServiceError(400, "The body is JSON that is nested too deeply") from None
     if not isinstance(found, dict):
         raise ServiceError(422, "The body is JSON, but not an object")
+    inner = (len(value) for value in found.values() if isinstance(value, dict | list))
+    if len(found) + sum(inner) > ENTRIES_MAX:
+        raise ServiceError(413, f"The body has more than {ENTRIES_MAX} settings")
     return found
 
 

@@ -114,15 +114,18 @@ def columns_of(text: str, columns: Columns) -> Columns:
 
 def _missing(text: str, columns: Columns) -> list[Missing]:
     tree = parsed(text)
-    if tree is None or any(each.name.lower() not in _tables(tree) for each in tree.find_all(exp.Table)):
+    if tree is None:
         return []
-    known = {name.lower() for name in _given(tree)} | _tables(tree) | _WORDS
+    tables = _tables(tree)
+    if any(each.name.lower() not in tables for each in tree.find_all(exp.Table)):
+        return []
+    known = {name.lower() for name in _given(tree)} | tables | _WORDS
     for name, kind in columns.types.items():
         known |= {name.lower(), *(field.lower() for field in field_names(kind or ""))}
     found: dict[str, Missing] = {}
     for column in tree.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
-        if parts and parts[0].name.lower() in _tables(tree):
+        if parts and parts[0].name.lower() in tables:
             parts = parts[1:]
         if parts and parts[0].name.lower() not in known:
             line = int(parts[0].meta.get("line", 1)) - 1
