@@ -63,11 +63,11 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist 
 
 test: $(VENV)/.dev ## run a slice of everything, in five minutes; `make test-all` runs the rest
 	@$(BIN)/python -m compileall -q src
-	$(PYTEST) -m "not rest and not compatibility and not kill_matrix"
+	$(PYTEST) -m "not rest and not compatibility and not kill_matrix and not client_faults"
 
 test-all: $(VENV)/.dev ## run the tests that `make test` leaves out (half an hour)
 	@$(BIN)/python -m compileall -q src
-	$(PYTEST) -m "rest and not compatibility and not kill_matrix"
+	$(PYTEST) -m "rest and not compatibility and not kill_matrix and not client_faults"
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md
 	$(BIN)/python -m pytest tests/clients --compatibility docs/COMPATIBILITY.md --comparison docs/CLIENT.md

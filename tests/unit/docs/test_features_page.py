@@ -46,7 +46,12 @@ def test_every_statement_has_a_state_and_what_is_done_has_a_proof() -> None:
 def test_the_markers_that_make_test_leaves_out_are_those_known_here() -> None:
     recipe = re.search(r"^test:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
     assert recipe is not None
-    assert set(re.findall(r"not (\w+)", recipe[1])) == {"rest", "compatibility", "kill_matrix"}
+    assert set(re.findall(r"not (\w+)", recipe[1])) == {
+        "rest",
+        "compatibility",
+        "kill_matrix",
+        "client_faults",
+    }
 
 
 @cache
@@ -77,6 +82,8 @@ def command_of(path: str, name: str) -> str:
     markers = markers_of(path)[name]
     if "kill_matrix" in markers:
         return "kill-matrix"
+    if "client_faults" in markers:
+        return "client-faults"
     if "compatibility" in markers:
         return "test-differential" if path.startswith("tests/differential/") else "test-clients"
     is_left_out = not markers.isdisjoint({"slow", "rest"}) or is_rest(f"{path}::{name}")
