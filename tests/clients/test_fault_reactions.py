@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
@@ -351,8 +352,14 @@ def broker(shared: RunningBroker) -> Iterator[RunningBroker]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _sockets_left_behind() -> Iterator[None]:
-    """Sockets that kafka-python leaves are collected here, not in a test of another module."""
+    """Sockets that kafka-python leaves are collected here, not in a test of another module. Its log lines
+    would keep them: pytest holds the lines of a test, with their arguments, until the next one begins.
+    """
+    log = logging.getLogger("kafka")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
     yield
+    log.setLevel(before)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
