@@ -37,6 +37,25 @@ def test_the_tutorial_leads_from_an_empty_directory_to_a_queried_table(tmp_path:
     assert re.findall(r"│ (\w+) +┆ (\d+) ", printed[-1]) == [("ada", "6249"), ("bob", "1000")]
 
 
+def test_the_same_pipeline_with_the_word_iceberg_fills_a_table_that_the_page_reads(tmp_path: Path) -> None:
+    require_spark()
+    pytest.importorskip("pyiceberg")
+    pytest.importorskip("polars")
+    before, _, after = PAGE.partition("**Iceberg**")
+    _, (_, produce), (_, spec), (_, start), *_ = _BLOCK.findall(before)
+    (reading,) = (text for kind, text in _BLOCK.findall(after) if "StaticTable" in text)
+    (tmp_path / "orders.yaml").write_text(spec.replace("format: delta", "format: iceberg"))
+    (tmp_path / "query.py").write_text(reading)
+    with run_broker() as broker:
+        printed = run(f"{produce}{start}python query.py\n", tmp_path, broker.bootstrap)
+    assert re.findall(r"│ (\d) +┆ (\w+) +┆ (\d+) ", printed) == [
+        ("1", "ada", "1250"),
+        ("2", "bob", "990"),
+        ("3", "ada", "4999"),
+    ]
+    assert (tmp_path / "lake" / "orders" / "catalog.db").exists()
+
+
 def run(script: str, directory: Path, bootstrap: str) -> str:
     """Standard output of a block of commands, of which each must succeed."""
     barnabas = directory / "barnabas"

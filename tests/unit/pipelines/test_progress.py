@@ -65,3 +65,14 @@ def test_a_table_shows_its_size_and_the_lag_in_time() -> None:
     assert (behind_ms(progress, 0, 100_000), behind_ms(progress, None, 100_000)) == (0, None)
     assert sink_line(progress_of("orders", {}), 0, 0) is None
     assert Progress.of_document(progress.to_document()) == progress
+
+
+def test_the_lines_are_those_that_the_page_of_tables_shows() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "TABLES.md").read_text(encoding="utf-8")
+    sink = {
+        "format": "delta", "version": "12", "rows": 14_000, "files": 9, "bytes": 3_250_586,
+        "committed_at_ms": 95_000, "newest_ms": 90_000,
+    }  # fmt: skip
+    shown = replace(Progress("orders", 7, 1_200, 4_100.0, 292, 0, 0, {}), sink=sink)
+    expected = f"{progress_line(shown, 14_000)}\n{sink_line(shown, 0, 100_000)}\n"
+    assert f"orders is RUNNING (exactly-once)\n{expected}```" in page
