@@ -37,7 +37,11 @@ def three(cluster: RunningCluster) -> Iterator[RunningCluster]:
 
 
 def send(cluster: RunningCluster, topic: str, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "retry.backoff.ms": 10, "log_level": 0})
+    """A leader may change after its followers have the record, so the producer is idempotent."""
+    producer = Producer({
+        "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "retry.backoff.ms": 10,
+        "log_level": 0,
+    })  # fmt: skip
     producer.produce(topic, value)
     assert producer.flush(60) == 0
 
