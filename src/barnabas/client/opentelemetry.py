@@ -192,7 +192,7 @@ def _key_and_size(key: Any, value: Any) -> dict[str, str | int | bool]:
 
 
 def _context_of(record: Record[Any, Any]) -> Context:
-    """Context in the headers of a record. What is no text is no context."""
+    """Context in the headers of a record. Headers that are not text hold no context."""
     carrier: dict[str, str] = {}
     for name, value in record.headers:
         if value is not None:

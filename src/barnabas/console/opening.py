@@ -120,7 +120,7 @@ class Opening:
         return self._page.get(_CLIENT_AUTH, "none").strip().lower() != "none"
 
     def _sign_in(self, values: dict[str, Any], token: str | None, *, is_tls: bool) -> SignIn:
-        """How visitors sign in; INVALID_CONFIG for what cannot go together."""
+        """Settings of the sign-in; INVALID_CONFIG for those that exclude each other."""
         listed = values.get(_MECHANISMS, ())
         sign_in = SignIn(
             visitors_mechanisms(self._properties, listed),

@@ -37,7 +37,7 @@ class AddressTaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the console serves, and to whom."""
+    """Listener, access rules and cluster of a console."""
 
     properties: Mapping[str, Any]
     """Client properties: `bootstrap.servers`, TLS, and perhaps a login."""

@@ -1,4 +1,4 @@
-"""Which view a user gets: the brokers' own, where they run on this machine, else the client's."""
+"""Choice of a user's view: the brokers' own if they run on this machine, else the client's."""
 
 from __future__ import annotations
 

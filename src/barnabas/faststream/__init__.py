@@ -10,7 +10,7 @@
     @broker.publisher("invoices")
     async def bill(order: Order) -> Invoice: ...
 
-FastStream acknowledges messages, Kafka commits offsets. Here each record is acknowledged by itself, by
+FastStream acknowledges messages, Kafka commits offsets. Here each record is acknowledged individually, by
 `Consumer.process`: handlers run concurrently, records of one key in order. An acknowledged record does not
 come again after a restart, whatever became of those before it.
 

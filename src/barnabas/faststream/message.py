@@ -12,7 +12,7 @@ from barnabas.client.extensions.records import Record
 
 
 class Settlement:
-    """What became of a record: acknowledged, rejected or to be tried again."""
+    """Outcome of a record: acknowledged, rejected or to be tried again."""
 
     def __init__(self) -> None:
         self.status: AckStatus | None = None

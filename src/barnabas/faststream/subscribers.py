@@ -2,7 +2,7 @@
 
 | a handler | a record | a batch |
 |---|---|---|
-| ack | is acknowledged by itself (`Consumer.process`) | its end is committed |
+| ack | is acknowledged individually (`Consumer.process`) | its end is committed |
 | reject | goes to `dead_letters`; without them it is acknowledged | its end is committed |
 | nack | is tried again after a pause (`retry`), the key waits; then `dead_letters` | is read again |
 
@@ -245,7 +245,7 @@ class KafkaSubscriber(SubscriberUsecase[Any]):
         return settlement.status or self._status_after(error), error
 
     def _status_after(self, error: Exception | None) -> AckStatus:
-        """What becomes of a message that FastStream has not settled, as after a cancelled task."""
+        """Status of a message that FastStream has not settled, as after a cancelled task."""
         if error is None:
             return AckStatus.ACKED
         return _AFTER_ERROR.get(self.ack_policy, AckStatus.ACKED)

@@ -1,7 +1,7 @@
 """Fetch (1), v0-18. Gaps: none.
 
-From v13 on topics go by id, before that by name. The request first joins its fetch session, which adds the
-partitions that an incremental request leaves out. Then the partitions are read, at once or after a wait.
+From v13 on a request names topics by id, before that by name. It first joins its fetch session, which adds
+the partitions that an incremental request leaves out. Then they are read, at once or after a wait.
 Record bytes are sent as regions of segment files and are never read here. Consumers of older message formats
 (v0-3) are the exception (`handlers.shared.down_conversion`).
 

@@ -1,4 +1,4 @@
-"""What a broker tells the tools of its own machine, in one pass, over a private unix socket.
+"""Private unix socket over which a broker answers tools of its own machine, in one pass.
 
 The Kafka protocol answers question by question, and has no question for the lag of a group in time, for the
 segments of a log or for the traffic of a topic. A broker knows all of it. The console and `barnabas top` ask

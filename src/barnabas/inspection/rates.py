@@ -34,7 +34,7 @@ class Rates:
         if now[0] - newer[0] > OLDEST_MS or any(
             value < before for value, before in zip(now[1], newer[1], strict=True)
         ):
-            older = newer = now  # the topic was deleted and created again, or nobody asked for long
+            older = newer = now  # the topic was deleted and created again, or no tool asked for long
         if now[0] - newer[0] >= SPACING_MS or key not in self._looks or newer is now:
             self._keep(key, newer, now)
         base = newer if now[0] - newer[0] >= SPACING_MS else older

@@ -75,7 +75,7 @@ _READY_LISTENERS = re.compile(r"listeners (?P<listeners>\S+), data in")
 
 
 BesideCluster = Callable[[Sequence[str], Callable[[str, str], None]], AbstractAsyncContextManager[None]]
-"""What runs beside brokers with these listeners, such as the console, and where its lines go."""
+"""Part that runs beside brokers with these listeners, such as the console. The callback takes its lines."""
 
 
 class ClusterFailed(Exception):

@@ -364,7 +364,7 @@ class Broker:
         )
 
     def _make_telemetry(self, configs: ConfigRepository) -> ClientInstances:
-        """What clients report of themselves, by the subscriptions of the cluster."""
+        """Metrics that clients push (KIP-714), by the subscriptions of the cluster."""
         subscriptions = Subscriptions()
         configs.client_metrics.on_change(subscriptions.put)
         return ClientInstances(subscriptions, self._clock, self._randomness, self.metrics)

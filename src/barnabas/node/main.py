@@ -47,7 +47,7 @@ START_ERRORS = (KafkaError, CoordinationError, MalformedZnode, DuplicateLog, OSE
 """Errors with which a start fails for a reason outside of the broker."""
 
 Beside = Callable[[Sequence[ListenerEndpoint]], AbstractAsyncContextManager[None]]
-"""What runs beside a broker with these listeners, such as the console."""
+"""Part that runs beside a broker with these listeners, such as the console."""
 
 
 class StartupFailed(Exception):
@@ -115,7 +115,7 @@ async def start_zookeeper(config: BrokerConfig, stack: AsyncExitStack) -> Broker
 
 
 class _BesideBroker:
-    """What runs beside the broker. It starts after the ready line, and ends after the broker has stopped."""
+    """Part beside the broker. It starts after the ready line, and ends after the broker has stopped."""
 
     def __init__(self, broker: Broker, stack: AsyncExitStack, beside: Beside | None) -> None:
         self._broker = broker

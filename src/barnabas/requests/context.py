@@ -134,7 +134,7 @@ class RequestContext:
     def topic_name(self, topic_id: Uuid) -> str | None:
         """Name of the topic that has this id; None if there is none.
 
-        Newer requests name topics by id, while the broker's tables go by name.
+        Newer requests name topics by id, while the broker's tables are keyed by name.
         """
         known = self.broker.metadata.topic_by_id(topic_id)
         return None if known is None else known.name

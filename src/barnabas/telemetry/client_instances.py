@@ -337,7 +337,7 @@ class ClientInstances:
         )
         metrics.samples(
             "barnabas_client_reported",
-            "What clients report of themselves: the last value of each of their metrics (KIP-714).",
+            "Metrics that clients report of themselves (KIP-714): the last value of each.",
             ("attributes", "client_id", "client_instance_id", "client_software", "metric"),
             self._samples,
         )

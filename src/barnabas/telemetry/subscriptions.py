@@ -40,7 +40,7 @@ class Subscription(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a client is to push."""
+    """Metrics that a client is to push, and how often."""
 
     subscription_id: int
     metrics: tuple[str, ...]

@@ -37,7 +37,7 @@ from barnabas.testing.snapshots import check_copy, copy_data
 T = TypeVar("T")
 Time = Literal["real", "virtual"]
 Beside = Callable[[Broker], Coroutine[Any, Any, None]]
-"""What runs beside a broker, on its loop."""
+"""Coroutine beside a broker, on its loop."""
 
 SMALL_INTERNAL_TOPICS: Final = {
     "offsets.topic.num.partitions": "4",
@@ -103,7 +103,7 @@ class RunningBroker(Looking):
 
     @property
     def halt_reason(self) -> str:
-        """Why the broker has stopped by itself, as on a full disk; empty while it runs."""
+        """Reason for which the broker halted, such as a full disk; empty while it runs."""
         return self._life.broker.halt_reason
 
     def metrics_text(self) -> str:

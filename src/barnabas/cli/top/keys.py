@@ -35,7 +35,7 @@ HELP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the user has chosen so far."""
+    """Sort orders and filters that the user has chosen."""
 
     topics_by: TopicSort = "in"
     topics_descending: bool = True

@@ -1,4 +1,4 @@
-"""Where the figures come from: the sockets of this machine's brokers, or any Kafka through the client.
+"""Sources of the figures: the sockets of this machine's brokers, or any Kafka through the client.
 
 The socket is quicker, and knows the traffic and the lag in time. It is used if it belongs to a broker of the
 cluster that `--bootstrap` names. Its answers are those for the user whom the client signs in as.
@@ -24,7 +24,7 @@ from barnabas.core.errors import KafkaError
 
 
 class Frame(NamedTuple):
-    """What one picture shows."""
+    """Figures of one picture."""
 
     overview: Overview
     topics: Page[TopicRow]

@@ -264,7 +264,7 @@ class Consumer(Generic[Key, Value]):
         stop: asyncio.Event | None = None,
         drain_ms: float = DRAIN_MS,
     ) -> None:
-        """Give each record to `handler`, many at a time, and acknowledge each by itself.
+        """Give each record to `handler`, many at a time, and acknowledge each individually.
 
         Records of one key (or partition) are handled in order. A record whose handler raises is tried again
         by `retry`, then written to the topic `dead_letters`; without one, `process` raises the error. It

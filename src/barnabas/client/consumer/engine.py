@@ -501,7 +501,7 @@ class ConsumerEngine:
 
     @property
     def _commits_in_the_background(self) -> bool:
-        """True when `auto.commit.interval.ms` applies. An owner commits by itself, at its own times."""
+        """True when `auto.commit.interval.ms` applies. An owner, such as `process`, commits for itself."""
         return self._commits_by_itself and self.owner is None
 
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:

@@ -255,7 +255,7 @@ class PositionUpdates:
             state.validated(leader_epoch)
             return
         if end_offset >= state.position:
-            # Only batches that nobody was given are gone.
+            # Only batches that were not handed out are dropped.
             state.refetch()
             state.validated(leader_epoch)
             return

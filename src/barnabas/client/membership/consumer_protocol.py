@@ -127,7 +127,7 @@ class ConsumerProtocolMember:
         self._beats_ms = -math.inf
         self._said_topics: list[str] | None = None
         self._said_owned: Partitions | None = None
-        """What the coordinator has been told. None: unknown, so that the next heartbeat says it."""
+        """Assignment that the coordinator knows of. None: unknown, so that the next heartbeat reports it."""
 
     # --- the owner's side ---
 
@@ -194,7 +194,7 @@ class ConsumerProtocolMember:
     # --- requests ---
 
     def wakes_ms(self) -> float:
-        """When `next_ask` may have a request, or the poll deadline passes."""
+        """Time at which `next_ask` may have a request, or the poll deadline passes."""
         if self._in_flight or self.state in (
             State.UNSUBSCRIBED,
             State.FATAL,

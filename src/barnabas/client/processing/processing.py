@@ -1,4 +1,4 @@
-"""`Consumer.process`: records handled concurrently, each acknowledged by itself.
+"""`Consumer.process`: records handled concurrently, each acknowledged individually.
 
 The loop takes records, gives them to lanes (`core.lanes`), and runs the handler as tasks. A record is done
 when its handler returned, or when its dead letter is acknowledged. The ledger of its partition

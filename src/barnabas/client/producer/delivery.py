@@ -62,7 +62,7 @@ class Delivery:
 
     @staticmethod
     async def until_done(batch: ProducerBatch) -> None:
-        """Wait for a batch, whatever its outcome."""
+        """Wait for a batch, also if it fails."""
         if not batch.is_done:
             await _future_of(batch)
 

@@ -131,7 +131,7 @@ class Consumer(Generic[Key, Value]):
         dead_letters: str | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        """Give each record to `handler`, in threads, and acknowledge each by itself, until `stop` is set."""
+        """Give each record to `handler`, in threads, and acknowledge it individually, until `stop`."""
 
         async def process(pool: ThreadPoolExecutor) -> None:
             self._give_back()

@@ -70,7 +70,7 @@ class Reader:
 
 
 class Field(NamedTuple, Generic[T]):
-    """How a value is written and read."""
+    """Encoder and decoder of a value."""
 
     put: Callable[[list[bytes], T], None]
     take: Callable[[Reader], T]

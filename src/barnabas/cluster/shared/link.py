@@ -106,6 +106,6 @@ class Link(asyncio.Protocol):
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Retrieve the error, so that asyncio does not warn about a request that nobody awaits."""
+    """Retrieve the error, so that asyncio does not warn about a request without a waiter."""
     if not future.cancelled():
         future.exception()

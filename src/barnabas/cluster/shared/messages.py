@@ -161,7 +161,7 @@ class Presence(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Which of the nodes of a `WatchMany` do not exist."""
+    """Nodes of a `WatchMany` that do not exist."""
 
     paths: Sequence[str]
 

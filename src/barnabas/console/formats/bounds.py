@@ -26,7 +26,7 @@ class UnusableSchema(Exception):
 
 
 class Budget:
-    """What the decoding of one key or value may still make."""
+    """Remaining depth and number of values for the decoding of one key or value."""
 
     __slots__ = ("depth", "values_left")
 

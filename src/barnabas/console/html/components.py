@@ -65,7 +65,7 @@ def note(*content: Content, tone: Tone = "info") -> Element:
 
 
 def empty(*content: Content) -> Element:
-    """What to do where there is nothing yet."""
+    """Hint in place of an empty list: the next step for the user."""
     return div(*content, class_="empty")
 
 

@@ -27,7 +27,7 @@ from barnabas.core.errors import KafkaError
 
 PATH: Final = "/mcp"
 VERSIONS: Final = ("2025-06-18", "2025-03-26", "2024-11-05")
-"""Revisions of the protocol, the newest first. They agree in all that is served here."""
+"""Revisions of the protocol, the newest first. They do not differ in the parts that are served here."""
 REQUEST_BYTES_MAX: Final = 64 * 1024
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """Text of an answer: an agent reads all of it."""

@@ -153,7 +153,7 @@ TOOLS: Final = (
     ),
     Tool(
         "list_clients",
-        "What clients report of themselves (KIP-714).",
+        "Metrics that clients report of themselves (KIP-714).",
         {},
         lambda view, _: view.clients(),
     ),

@@ -26,7 +26,7 @@ async def show(ctx: Context) -> Response:
     ]
     columns = (Column("Request"), Column("Page"), Column("Answer"), Column("Parameters"))
     lead = p(
-        "What the pages show, as JSON. The description for programs is ",
+        "The data of the pages, as JSON. The description for programs is ",
         a("openapi.json", href="/api/openapi.json"),
         ". Changes go through the Kafka protocol, by any client.",
     )

@@ -68,5 +68,5 @@ SECTION = Section(
     "Clients",
     "/clients",
     routes=(get("/clients", show),),
-    questions=(Question("/api/clients", "What clients say of themselves.", answer, tuple[ClientRow, ...]),),
+    questions=(Question("/api/clients", "Metrics that clients report.", answer, tuple[ClientRow, ...]),),
 )

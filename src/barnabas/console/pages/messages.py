@@ -366,7 +366,7 @@ async def _news(ctx: Context, name: str, query: MessageQuery, news: News, skippe
 
 
 def _state(said: str, *, is_on: bool) -> Element:
-    """What the tail does, swapped into its own place."""
+    """State of the tail, swapped into its own place."""
     shown = span(
         said, class_="live" if is_on else "live off", id="tail-state", attributes={"data-said": said}
     )

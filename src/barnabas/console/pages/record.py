@@ -195,7 +195,7 @@ async def answer(ctx: Context) -> MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the form begins with."""
+    """First values of the form's fields."""
 
     partition: str = ""
     key: str = ""

@@ -186,7 +186,7 @@ def _unknown(wire: WireField) -> Any:
 
 
 def _meaning(name: str, found: dict[str, Any]) -> Any:
-    """What a well-known message means."""
+    """Value of a well-known message, such as a timestamp or a wrapper."""
     if name in WRAPPERS and found.keys() == {"value"}:
         return found["value"]
     if name == TIMESTAMP and found.keys() <= {"seconds", "nanos"}:

@@ -81,7 +81,7 @@ def _value(data: memoryview, at: int, kind: int) -> tuple[int | memoryview, int]
 
 
 def _group_end(data: memoryview, at: int, number: int, budget: Budget) -> tuple[int, int]:
-    """Where the content of a group ends, and where its end tag does."""
+    """Ends of a group's content and of its end tag."""
     open_groups = [number]
     while at < len(data):
         budget.spend()

@@ -1,6 +1,6 @@
 """Pages of records: the newest, the oldest, from an offset or a time, of one partition or of all.
 
-A page has a cursor for each partition, so its link shows the same records to someone else. With a filter the
+A page has a cursor for each partition, so its link shows the same records to another user. With a filter the
 search goes on over many records, until the page is full or a bound is reached: records, bytes, or seconds.
 The page says how far it came, and goes on from there.
 """

@@ -3,7 +3,7 @@
 Avro and Protobuf are decoded by the schema that a registry or a user has for them. Protobuf without a schema
 shows its fields by number and type.
 
-What is shown is bounded, and all of it is text: a page puts it into text nodes and nothing else. Control
+The result is bounded text: a page puts it into text nodes and nothing else. Control
 characters and characters that reorder text are shown as their code points, so that a value looks like what
 it is.
 """
@@ -61,7 +61,7 @@ class ShownBytes:
     problem: str = ""
     """Why the format that was asked for does not fit."""
     schema: str = ""
-    """What the bytes were decoded by."""
+    """Name of the schema that decoded the bytes."""
     schema_id: int | None = None
     """Id of that schema in the registry."""
 

@@ -1,4 +1,4 @@
-"""What a page of messages shows, as the query of its address says it: the address is the link to share."""
+"""Query of a page of messages, read from its address: the address is the link to share."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Decoded:
     value: Any
     kind: Kind
     schema: str
-    """What it was decoded by, for people."""
+    """Name of the schema, for people."""
     schema_id: int | None = None
 
 

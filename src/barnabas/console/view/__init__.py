@@ -1,1 +1,1 @@
-"""What the console reads of a cluster: `rows` is the data, `interface` the questions."""
+"""Data that the console reads from a cluster: `rows` is the data, `interface` the questions."""

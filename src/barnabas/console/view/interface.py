@@ -50,7 +50,7 @@ class ClusterView(Protocol):
         """Transactions of all coordinators; with `find_hanging`, those that no coordinator knows too."""
 
     async def clients(self) -> tuple[ClientRow, ...]:
-        """What clients say of themselves (KIP-714). `NotOffered` against a Kafka that keeps it to itself."""
+        """Metrics that clients report (KIP-714). `NotOffered` against a Kafka that does not show them."""
 
 
 class OpenView(Protocol):

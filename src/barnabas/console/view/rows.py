@@ -1,4 +1,4 @@
-"""Rows that the console shows, whoever answered: the client library or the broker itself.
+"""Rows that the console shows, from the client library or from the broker itself.
 
 None means "not known" and is shown as a dash; it is never an estimate. Times are milliseconds since the
 epoch, sizes are bytes, rates are per second over the last seconds. Every class is plain data, so that it
@@ -275,7 +275,7 @@ class ClientMetric:
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """What a client says of itself (KIP-714)."""
+    """Metrics that a client reports (KIP-714)."""
 
     instance_id: str
     client_id: str

@@ -40,7 +40,7 @@ def openapi(sections: Sequence[Section]) -> dict[str, Any]:
         "info": {
             "title": "Barnabas console",
             "version": __version__,
-            "description": "What the pages of the console show, as JSON. Times are milliseconds since 1970,"
+            "description": "The data of the console's pages, as JSON. Times are milliseconds since 1970,"
             " sizes bytes, rates per second. null is not known.",
         },
         "paths": paths,

@@ -54,7 +54,7 @@ class OpenClusterView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """How visitors sign in."""
+    """Settings of the sign-in."""
 
     mechanisms: tuple[str, ...] = (SCRAM,)
     by_certificate: bool = False

@@ -41,7 +41,7 @@ SAMPLED_FOR_MS: Final = 900_000.0
 class ConsoleSettings:
     is_read_only: bool = False
     token: str | None = None
-    """What a browser must show before it may use the console's own login."""
+    """Secret that a browser must show before it may use the console's own login."""
     pipelines_url: str | None = None
     registry: Registry | None = None
     is_tls: bool = False

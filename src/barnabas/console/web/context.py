@@ -236,4 +236,4 @@ def whole_number(shown: str, name: str, default: int | None = None) -> int:
 
 
 FAILURES: Final = (KafkaError, SomeFailed, ClusterUnreachable, NotOffered, Refused)
-"""What a handler may raise; the page says the message."""
+"""Errors that a handler may raise; the page shows the message."""

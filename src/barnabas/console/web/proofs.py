@@ -60,7 +60,7 @@ class Proof:
 
 
 def proof_of(request: Request, connections: Connections) -> Proof | None:
-    """What the request shows; None for a visitor who signs in by the page."""
+    """Credentials that the request carries; None for a visitor who signs in by the page."""
     if connections.takes_bearers:
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":

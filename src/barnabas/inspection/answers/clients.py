@@ -1,4 +1,4 @@
-"""What clients report of themselves (KIP-714): the last value of each of their metrics."""
+"""Metrics that clients report (KIP-714): the last value of each."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class InspectionServer:
 
     @property
     def has_viewers(self) -> bool:
-        """Whether somebody has asked a short time ago."""
+        """Whether a tool has asked a short time ago."""
         return self._clock.monotonic_ms() - self._asked_ms < VIEWER_MS_MAX
 
     @asynccontextmanager

@@ -108,7 +108,7 @@ class PipelineSpec:
 
     @property
     def keeps_open_windows(self) -> bool:
-        """Whether a run that ends by itself leaves windows unwritten, which later rows would close."""
+        """Whether a bounded run leaves windows unwritten, which later rows would close."""
         return self.trigger.available_now and any(
             part.type == "window" and part["emit"] == "final" for part in self.transforms
         )

@@ -46,7 +46,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where and how the files of a table are written."""
+    """Directory and format of a table's files."""
 
     storage: Storage
     schema: pa.Schema

@@ -1,7 +1,7 @@
 """File access of pyiceberg that syncs what it writes on a local disk.
 
 A catalogue names a metadata file in a durable transaction. The metadata file and the manifests below it
-must be on disk before that, or a power failure leaves a table that nobody can open.
+must be on disk before that, or a power failure leaves a table that cannot be opened.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit changes."""
+    """Changes of one commit."""
 
     mark: BatchMark | None
     """None for maintenance, which changes no rows."""

@@ -61,7 +61,7 @@ class FollowerSession:
         self._changed = dict(self._wanted)
 
     def settle_naming(self) -> bool:
-        """Whether requests use topic ids; one topic without an id makes all of them go by name."""
+        """Whether requests use topic ids; one topic without an id makes the session use names."""
         uses_topic_ids = not self._without_id
         if uses_topic_ids != self._uses_topic_ids:
             self._uses_topic_ids = uses_topic_ids

@@ -4,7 +4,7 @@
 followers' positions. A `Partition` brings both together with the log. Invariants: the high watermark never
 goes back within a leader epoch, and never passes the end of the leader's own durable log.
 
-An ISR member has all that is committed. A follower that fetches from below the high watermark has lost
+An ISR member has every committed record. A follower that fetches from below the high watermark has lost
 records, as after a power failure. It leaves the ISR at once, even if the controller did not notice its
 absence, so that it is not elected with the rest. The partition decides about joining and leaving;
 `leader.isr_changes` writes it to the store.

@@ -1,4 +1,4 @@
-"""What a test asks of its broker: records, committed offsets, the state of groups.
+"""Questions of a test to its broker: records, committed offsets, the state of groups.
 
 The answers come through Kafka's protocol, as any client gets them. The client of the kit is named
 `CLIENT_ID`; no fault rule hits it, and its requests are not among those that the test sees.

@@ -19,7 +19,7 @@ WAIT_S: Final = 30.0
 
 
 class Looking(ABC):
-    """What a broker and a cluster have in common."""
+    """Questions that a broker and a cluster both answer."""
 
     @property
     @abstractmethod

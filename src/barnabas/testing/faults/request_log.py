@@ -1,4 +1,4 @@
-"""What clients sent to a test's broker: the last requests, decoded when a test asks for them."""
+"""Last requests of clients to a test's broker, decoded when a test asks for them."""
 
 from __future__ import annotations
 

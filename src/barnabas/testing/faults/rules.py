@@ -49,7 +49,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_
 
 @dataclass(frozen=True)
 class Effect:
-    """What happens to a request that a rule hits."""
+    """Effect of a rule on the requests that it hits."""
 
     error: type[KafkaError] | None
     """The selected elements get this error and are not handled; the broker serves all others."""
@@ -59,7 +59,7 @@ class Effect:
     """The connection closes before the work, after it instead of the response, or in the middle of the
     response."""
     action: Action | None
-    """What happens around the request before it is handled."""
+    """Action on the broker before the request is handled."""
     answer: Answer | None
     """A function of the test that answers the request, or returns None to let it pass."""
     change: Change | None

@@ -1,4 +1,4 @@
-"""Which elements of a request a rule selects, and how a request is split by them.
+"""Elements of a request that a rule selects, and the split of a request by them.
 
 A request names its topics and partitions in arrays: topics with a name or an id, and partitions below them as
 structs or as numbers. Other requests name groups or resources in an array. `split` divides a request in two,

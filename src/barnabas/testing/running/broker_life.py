@@ -18,14 +18,14 @@ LISTENERS: Final = "listeners"
 
 
 class Surroundings(NamedTuple):
-    """What a life needs beside its settings; the wires are its own."""
+    """Loop, store and metrics address of a broker's life; its wires are its own."""
 
     make_wires: Callable[[], Wires]
     make_loop: Callable[[Wires], asyncio.AbstractEventLoop]
     opener: Callable[[Wires], OpenCoordination | None] = lambda _: None
     metrics_address: Endpoint | None = None
     beside: Callable[[Broker], Coroutine[Any, Any, None]] | None = None
-    """What runs beside the broker, from its start to its end."""
+    """Coroutine beside the broker, from its start to its end."""
 
 
 class BrokerLife:

@@ -86,7 +86,7 @@ class StoreThread(threading.Thread):
             await self._server.end_session(each)
 
     def opener(self, name: str, is_dead: Callable[[], bool]) -> OpenCoordination:
-        """How the broker of this name opens its session. A dead one connects no more."""
+        """Opener of the session of the broker of this name. A dead broker connects no more."""
         reach = connect_to(self.socket)
 
         async def connect(link: Link) -> None:

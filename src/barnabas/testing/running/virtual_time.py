@@ -81,7 +81,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.background
 
     def next_moment_ms(self) -> float:
-        """When the next timer is due, or was. Other threads may ask: it is one look at a list."""
+        """Time of the next timer, also if it is overdue. Other threads may ask: it is one look at a list."""
         try:
             return self._moments[0] * 1_000
         except IndexError:
@@ -138,7 +138,7 @@ class VirtualTime:
         return self._clock.now_ms()
 
     def advance(self, by: str | float) -> None:
-        """Let time pass: "45s", "10m", "2h" or a number of seconds. Returns when all that was due is done."""
+        """Let time pass: "45s", "10m", "2h" or a number of seconds. Returns when everything due is done."""
         target_ms = self._clock.monotonic_ms() + milliseconds(by)
         self._settle(self._running())  # what is due already, and forgotten moments
         while self._clock.monotonic_ms() < target_ms:

@@ -63,7 +63,7 @@ class Difference(NamedTuple):
     recorded: str
     replayed: str
     may_pass: bool = False
-    """Whether it is an error that passes by itself, such as a coordinator that loads."""
+    """Whether the error is transient, such as a coordinator that loads."""
 
     def __str__(self) -> str:
         return f"{self.where}: recorded {self.recorded}, replayed {self.replayed}"
@@ -168,7 +168,7 @@ def _element(value: Any) -> str:
 
 
 class _Record(NamedTuple):
-    """What two runs must have in common of a record; times and producers are invented."""
+    """Fields of a record that two runs must have in common; times and producers differ."""
 
     offset: int
     key: Any

@@ -158,7 +158,7 @@ class Recorder:
     ) -> None:
         while (frame := await read_frame(from_broker)) is not None:
             if not asked:
-                raise BrokenFrame("the broker answers a request that nobody sent")
+                raise BrokenFrame("the broker answers a request that was not sent")
             request = asked.popleft()
             self._note(connection, broker, request, frame, is_answer=True)
             writer.write(framed(await self._redirected(request, frame, host)))

@@ -38,7 +38,7 @@ __all__ = ["Mismatch", "Report", "replay"]
 ANSWER_TIMEOUT_S: Final = 40.0
 """Longer than a consumer waits in a fetch or in a rebalance."""
 _LEFT_OUT: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""A replay authenticates nobody: the recording has no passwords."""
+"""A replay does not authenticate: the recording has no passwords."""
 _NOT_COMPARED: Final = frozenset({ApiKey.API_VERSIONS})
 """Two brokers may differ in the versions that they serve, and clients choose among them."""
 _RETRY_S: Final = 0.05
@@ -59,7 +59,7 @@ class Mismatch(NamedTuple):
 
 @dataclass
 class Report:
-    """What a replay has found."""
+    """Differences that a replay has found."""
 
     requests: int = 0
     compared: int = 0
@@ -203,7 +203,7 @@ class _Player:
 
 
 def _passes(answer: Any) -> bool:
-    """Whether the recorded answer itself is an error that passes by itself."""
+    """Whether the recorded answer is a transient error."""
     return getattr(answer, "error_code", 0) in PASSING
 
 

@@ -38,7 +38,7 @@ CLOSE_TIMEOUT_MS = 2_000
 
 
 class Bounds(NamedTuple):
-    """Where reading starts and ends."""
+    """Start and end of the reading."""
 
     from_beginning: bool
     offset: int | None

@@ -58,9 +58,9 @@ def producer_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Lines are JSON: key, value, headers, timestamp.")
 @click.option("--key-format", type=click.Choice(list(FORMATS)), default="string", show_default=True,
-    help="What the text of a key means.")  # fmt: skip
+    help="Format of the keys.")  # fmt: skip
 @click.option("--value-format", type=click.Choice(list(FORMATS)), default="string", show_default=True,
-    help="What the text of a value means.")  # fmt: skip
+    help="Format of the values.")  # fmt: skip
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition only.")
 @click.option("--partitioner", type=click.Choice(PARTITIONERS),

@@ -320,7 +320,7 @@ class FetchPlans:
         state.retry_ms = self._clock.monotonic_ms() + self._options.retry_ms
 
     def wakes_ms(self) -> float:
-        """When a pause after a failure ends."""
+        """End of the first pause after a failure."""
         now_ms = self._clock.monotonic_ms()
         pauses = (each.retry_ms for each in self._positions if each.retry_ms > now_ms)
         return min(pauses, default=float("inf"))

@@ -2,10 +2,10 @@
 
 `slice` is the part of a batch that `async for` walks; `index` counts its records that were handed out. The
 position of the partition follows lazily (`settle`): a record that was handed out costs no more than the step
-of an index. Whatever moves positions calls `abandon` first, which gives the rest of the slice back.
+of an index. Code that moves positions calls `abandon` first, which gives the rest of the slice back.
 
 `roll_back` undoes what the application was given last: a record whose processing failed is not committed. A
-record that the application has committed itself is done, whatever fails after it.
+record that the application has committed itself is done, also if something fails after it.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ class Positions:
         return [each for each in self._states.values() if each.need is need and each.retry_ms <= now_ms]
 
     def retry_ms(self) -> float:
-        """When the first pause after a failure ends."""
+        """End of the first pause after a failure."""
         pauses = (each.retry_ms for each in self._states.values() if each.need is not Need.NOTHING)
         return min(pauses, default=math.inf)
 

@@ -150,7 +150,7 @@ def _description(stages: Sequence[Stage], status: Status) -> str:
 
 
 def _figure(stage: Stage, status: Status, *, is_first: bool) -> str:
-    """What is known of a stage: the lag at the source, the rate at the sink, the sum of dead letters."""
+    """Figure below a stage: the lag at the source, the rate at the sink, the sum of dead letters."""
     about = status.about
     match stage.kind:
         case "source" if is_first:

@@ -52,7 +52,7 @@ class Status:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What our service adds to Connect's status; empty from a Connect worker."""
+        """Fields that our service adds to Connect's status; empty from a Connect worker."""
         found: Mapping[str, Any] = self.document.get("pipeline") or {}
         return found
 

@@ -225,7 +225,7 @@ def _latencies(answers: list[Answer]) -> tuple[Latency, ...]:
 
 
 def _sum_row(name: str, contents: list[Any]) -> TopicRow:
-    """What a page is sorted by; the rest of the row comes later."""
+    """Columns that a page is sorted by; the other columns follow for the visible rows."""
     return TopicRow(
         name=name,
         topic_id="",

@@ -110,7 +110,7 @@ def _handle_error(server: BaseServer, request: Any, client_address: Any) -> None
 
 
 def discard_stderr(spark: SparkSession) -> None:
-    """Discard whatever the JVM and its Python workers print from now on, because the driver stops them.
+    """Discard the output of the JVM and its Python workers from now on, because the driver stops them.
 
     The JVM copies the standard error of its workers to its own. A worker may print a traceback when the JVM
     closes its connection, and which worker does so depends on the moment. Failures of a stop reach the driver

@@ -139,7 +139,7 @@ def _is_header_value(text: str) -> bool:
 
 
 def _finish(reports: Sequence[Report], batch_id: int, run: Run, set_aside: SetAside) -> None:
-    """What becomes of the refused rows of a micro-batch; raises PipelineFailed where it must stop."""
+    """Report or dead-letter the refused rows of a micro-batch; raises PipelineFailed where it must stop."""
     refused = [each for report in reports for each in report.refused]
     if not refused:
         return

@@ -45,7 +45,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Where and how to send; picklable, so that tasks can."""
+    """Address and settings of the receiver; picklable, because tasks send."""
 
     method: str
     headers: Mapping[str, str] = field(repr=False)

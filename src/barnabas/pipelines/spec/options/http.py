@@ -90,7 +90,7 @@ HTTP = Plugin(
         Option("body", Kind.CHOICE, "array", "Form of several rows in a request: a JSON array, or a line for each.",
                choices=("array", "lines")),
         Option("max_body_bytes", Kind.INTEGER, 1_048_576, "Larger requests are split. A larger row is refused.", at_least=1, at_most=1 << 30),
-        Option("tombstones", Kind.CHOICE, "ignore", "What a record without a value does: nothing, a DELETE, or a refusal.",
+        Option("tombstones", Kind.CHOICE, "ignore", "Meaning of a record without a value: nothing, a DELETE, or a refusal.",
                choices=("ignore", "delete", "fail"), aliases=("behavior.on.null.values",)),
         Option("idempotency_header", Kind.TEXT, "Idempotency-Key", "Header with the key of a request, the same whenever it is repeated."),
         Option("timeout", Kind.DURATION, "30 seconds", "Longest wait for a connection and for an answer."),

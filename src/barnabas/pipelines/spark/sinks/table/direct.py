@@ -56,7 +56,7 @@ Write = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How tasks make a table's rows of a reader's batches."""
+    """Conversion of a reader's batches into a table's rows, in tasks."""
 
     values: pa.Schema
     """Columns of a JSON value, or the column `value` of other formats."""

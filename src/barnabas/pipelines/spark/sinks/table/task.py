@@ -30,7 +30,7 @@ KEYS_BYTES_MAX: Final = 512 << 20
 
 @dataclass(slots=True)
 class Report:
-    """What the attempts that count have written."""
+    """Files and keys of the task attempts that count."""
 
     files: list[DataFile] = field(default_factory=list)
     keys: list[pa.Table] = field(default_factory=list)
