@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -19,12 +19,6 @@ from pyspark_barnabas.shared.cluster import Cluster
 
 PARTITION: Final = 0
 BATCH_BYTES: Final = 500_000
-
-
-class SyncTopic(NamedTuple):
-    name: str
-    prefix: str
-    """Beginning of the copies' names."""
 
 
 def syncs_of(

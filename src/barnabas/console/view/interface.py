@@ -51,13 +51,3 @@ class ClusterView(Protocol):
 
     async def clients(self) -> tuple[ClientRow, ...]:
         """Metrics that clients report (KIP-714). `NotOffered` against a Kafka that does not show them."""
-
-
-class OpenView(Protocol):
-    """Opens the view of one user. Each session has its own.
-
-    `principal` is the user that the broker authenticated the session's client as ("User:alice"), or None on a
-    listener without authentication.
-    """
-
-    async def __call__(self, principal: str | None) -> ClusterView: ...

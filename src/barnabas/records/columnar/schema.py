@@ -25,7 +25,6 @@ ARROW_TYPES: Final = {
     "headers": HEADERS_TYPE,
 }
 
-ALL_COLUMNS: Final = tuple(ARROW_TYPES)
 DEFAULT_COLUMNS: Final = tuple(name for name in ARROW_TYPES if name != "headers")
 
 

@@ -141,7 +141,7 @@ def test_batches_expire_by_their_age_parts_of_split_ones_too() -> None:
     assert filled.accumulator.expired(filled.clock.monotonic_ms()) == []
     filled.accumulator.drain(filled.queue)
     filled.accumulator.seal(old)
-    parts = old.split(150, filled.clock.monotonic_ms())
+    parts = old.split(150)
     filled.accumulator.replace_by_parts(old, parts)
     assert list(filled.queue.batches) == [*parts, young]
     filled.clock.advance(400)
@@ -154,7 +154,7 @@ def test_parts_of_a_split_batch_share_its_memory() -> None:
     filled.add()
     filled.accumulator.drain(filled.queue)
     filled.accumulator.seal(batch)
-    parts = batch.split(150, 0.0)
+    parts = batch.split(150)
     filled.accumulator.replace_by_parts(batch, parts)
     assert filled.memory.available_bytes == 10_000 - BATCH_BYTES
     for part in parts:

@@ -83,7 +83,7 @@ def test_records_at_fault_have_their_own_reason() -> None:
 def test_a_split_batch_is_done_with_its_last_part(codec: Codec) -> None:
     batch = filled(*VALUES)
     batch.seal(codec, None)
-    parts = batch.split(61 + batch.size_inflated_bytes // 2, 9.0)
+    parts = batch.split(61 + batch.size_inflated_bytes // 2)
     assert [part.record_count for part in parts] == [2, 2]
     assert all(part.is_closed and part.created_ms == batch.created_ms for part in parts)
     woken: list[int] = []
@@ -102,5 +102,5 @@ def test_a_split_batch_is_done_with_its_last_part(codec: Codec) -> None:
 def test_a_split_always_makes_progress(size: int) -> None:
     batch = filled(b"x" * size, b"x" * size)
     batch.seal(Codec.NONE, None)
-    parts = batch.split(61 + batch.size_inflated_bytes // 2, 9.0)
+    parts = batch.split(61 + batch.size_inflated_bytes // 2)
     assert [part.record_count for part in parts] == [1, 1]

@@ -88,7 +88,6 @@ class FetchPlans:
         """Set when an answer shows that the metadata is old. The owner resets it."""
         self.wants_positions = False
         """Set when a partition needs a new position, or has another leader. The owner resets it."""
-        self.fetched_bytes = 0
         self._positions = positions
         self._metadata = metadata
         self._clock = clock
@@ -264,7 +263,6 @@ class FetchPlans:
             text = f"the first batch at offset {state.fetch_offset} of {state.at} came incomplete"
             self._fail(state, UnknownServerError(text))
             return False
-        self.fetched_bytes += chunk.size_bytes
         state.add(chunk)
         # The broker fills an answer in the order of the request: each partition leads in turn.
         self._positions.to_back(state.at)

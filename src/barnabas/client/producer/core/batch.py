@@ -59,7 +59,6 @@ class ProducerBatch:
         "is_doubted",
         "is_in_flight",
         "is_transactional",
-        "last_attempt_ms",
         "leader_epoch",
         "part_of",
         "parts",
@@ -78,7 +77,7 @@ class ProducerBatch:
     def __init__(self, topic_partition: TopicPartition, reserved_bytes: int, created_ms: float) -> None:
         self.topic_partition = topic_partition
         self.reserved_bytes = reserved_bytes
-        self.created_ms = self.last_attempt_ms = created_ms
+        self.created_ms = created_ms
         self.appender = RecordAppender()
         self.data: bytearray | None = None
         """The sealed batch."""
@@ -219,7 +218,7 @@ class ProducerBatch:
 
     # --- split ---
 
-    def split(self, size_bytes_max: int, now_ms: float) -> list[ProducerBatch]:
+    def split(self, size_bytes_max: int) -> list[ProducerBatch]:
         """Parts of at most `size_bytes_max` each, with at least one record, in the order of the records.
         This batch is done when they are.
         """
@@ -232,7 +231,6 @@ class ProducerBatch:
             size = RECORD_BYTES_MIN + len(record.key or b"") + len(record.value or b"")
             if part is None or part.size_bytes + size > size_bytes_max:
                 part = ProducerBatch(self.topic_partition, 0, self.created_ms)
-                part.last_attempt_ms = now_ms
                 part.is_closed = True
                 part.is_transactional = self.is_transactional
                 part.part_of = self

@@ -212,7 +212,6 @@ class Sender:
         batch.is_in_flight = True
         batch.sequence_was_reset = False
         batch.leader_epoch = leader_epoch
-        batch.last_attempt_ms = now_ms
         queue.is_muted = self._options.keeps_order
         topic = batch.topic_partition.topic
         if topic not in request.topic_ids:
@@ -287,7 +286,7 @@ class Sender:
             self._complete(batch, row.base_offset, row.log_append_time_ms)
             return
         if isinstance(error, MessageTooLarge) and batch.record_count > 1 and not batch.is_done:
-            self._split(batch, now_ms)
+            self._split(batch)
             return
         is_news = row.current_leader is not None and self._metadata.update_leader(
             batch.topic_partition,
@@ -330,9 +329,9 @@ class Sender:
             return
         self.fail(batch, error, was_refused=not error.retriable)
 
-    def _split(self, batch: ProducerBatch, now_ms: float) -> None:
+    def _split(self, batch: ProducerBatch) -> None:
         """Replace a batch by two halves. A half that is still too large is split again."""
-        parts = batch.split(HEADER_BYTES + batch.size_inflated_bytes // 2, now_ms)
+        parts = batch.split(HEADER_BYTES + batch.size_inflated_bytes // 2)
         self._metrics.split()
         self._state.split(batch, parts)
         self._accumulator.replace_by_parts(batch, parts)

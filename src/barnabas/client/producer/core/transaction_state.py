@@ -82,10 +82,6 @@ class TransactionState:
         return self.status is S.FATAL_ERROR
 
     @property
-    def is_ending(self) -> bool:
-        return self.status in (S.COMMITTING, S.ABORTING)
-
-    @property
     def is_begun_at_coordinator(self) -> bool:
         """True when the coordinator may have an open transaction, which must be ended there."""
         return bool(self.partitions) or self.has_group

@@ -28,7 +28,7 @@ from barnabas.console.view.client.offsets import (
     log_offsets,
     timestamps_at,
 )
-from barnabas.console.view.interface import ClusterView, NotOffered
+from barnabas.console.view.interface import NotOffered
 from barnabas.console.view.paging import groups_in_order, matches, page_of, topics_in_order
 from barnabas.console.view.rows import (
     BrokerRow,
@@ -67,10 +67,6 @@ class Offsets:
     at_ms: float
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
-async def open_client_view(cluster: ClusterClient, clock: Clock) -> ClusterView:
-    return ClientView(cluster, clock)
 
 
 class ClientView:

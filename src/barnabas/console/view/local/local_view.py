@@ -238,13 +238,3 @@ def _sum_row(name: str, contents: list[Any]) -> TopicRow:
         size_bytes=sum(size_bytes for _, size_bytes, _ in contents),
         traffic=traffic([rates for _, _, rates in contents]),
     )
-
-
-class LocalViews:
-    """Opens views of the brokers of this machine (`OpenView`)."""
-
-    def __init__(self, brokers: LocalBrokers) -> None:
-        self.brokers = brokers
-
-    async def __call__(self, principal: str | None) -> LocalView:
-        return LocalView(self.brokers, principal)
