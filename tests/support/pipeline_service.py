@@ -20,6 +20,7 @@ PATIENCE_S = 900.0
 
 class Service:
     def __init__(self, bootstrap: str, directory: Path) -> None:
+        self._bootstrap = bootstrap
         self._environment = {"PYTHONPATH": str(REPOSITORY / "src"), "SPARK_MASTER": "local[2]"}
         self.process = ServerProcess(
             [sys.executable, "-m", "barnabas", "pipeline", "serve", "--listen", "127.0.0.1:0",
@@ -30,9 +31,14 @@ class Service:
         self.url = self.process.wait_ready(PATIENCE_S).rsplit(" ", 1)[-1]
 
     def cli(self, *arguments: str) -> str:
+        return self.barnabas("pipeline", *arguments, "--url", self.url)
+
+    def barnabas(self, *arguments: str) -> str:
+        """A command of a user of this service and its cluster."""
+        known = {"BARNABAS_BOOTSTRAP": self._bootstrap, "BARNABAS_PIPELINES": self.url}
         done = subprocess.run(
-            [sys.executable, "-m", "barnabas", "pipeline", *arguments, "--url", self.url],
-            env={**os.environ, **self._environment}, capture_output=True, text=True, check=False,
+            [sys.executable, "-m", "barnabas", *arguments],
+            env={**os.environ, **self._environment, **known}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout

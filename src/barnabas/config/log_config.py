@@ -20,6 +20,7 @@ from barnabas.records.validation import ValidationSettings
 class LogConfig:
     """Values of one topic. Attributes are the keys, with dots as underscores."""
 
+    barnabas_table: str | None
     cleanup_policy: tuple[str, ...]
     compression_gzip_level: int
     compression_lz4_level: int

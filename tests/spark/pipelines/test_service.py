@@ -12,7 +12,9 @@ import pytest
 from tests.support.fixtures import TopicFactory
 from tests.support.pipeline_service import PATIENCE_S, Service
 from tests.support.spark import require_spark
+from tests.support.table_reading import read_rows
 from tests.support.topics import consume, produce
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -95,3 +97,18 @@ def test_a_second_service_takes_over_and_the_first_stops_its_drivers(
         younger.cli("delete", "copy")
     finally:
         assert younger.process.stop() == 0, younger.process.output_text()
+
+
+def test_a_topic_is_kept_as_a_table_until_its_setting_goes(
+    service: Service, bootstrap: str, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake" / "orders"
+    setting = f"delta:{lake}?schema=id BIGINT&trigger=1 second"
+    service.barnabas("topic", "create", "orders-as-table", "--partitions", "2", "--table", setting)
+    produce(bootstrap, "orders-as-table", [{"id": at} for at in range(10)])
+    eventually(lambda: "table-orders-as-table" in service.cli("list"))
+    service.wait("table-orders-as-table", "RUNNING", records=10)
+    assert sorted(row["id"] for row in read_rows("delta", lake)) == list(range(10))
+    service.barnabas("topic", "delete", "orders-as-table", "--table", "remove")
+    assert "table-orders-as-table" not in service.cli("list")
+    assert not lake.exists()

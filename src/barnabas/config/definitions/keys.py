@@ -109,7 +109,7 @@ class Key:
     coarser: tuple[tuple[str, int], ...] = ()
     """Broker keys that supply it when the synonym has no value, and their unit."""
     is_shown_unset: bool = True
-    """Whether DescribeConfigs of a broker shows the key while it is unset, as in Apache Kafka."""
+    """Whether DescribeConfigs shows the key while it is unset, as in Apache Kafka."""
 
     def parse(self, text: str) -> Any:
         """Parse and check `text`; INVALID_CONFIG names the fault."""

@@ -28,6 +28,22 @@ class ThrottledReplicas:
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],... or *"
 
 
+@dataclass(frozen=True, slots=True)
+class TableLocation:
+    """A table that pipelines keep: its format and its place, and options of the pipeline after `?`."""
+
+    def __call__(self, value: Any) -> None:
+        format_name, _, rest = value.partition(":")
+        place = rest.partition("?")[0]
+        if format_name not in TABLE_FORMATS or not place:
+            raise ValueError("must be delta:PATH or iceberg:PATH, with ?OPTION=VALUE&... or without")
+        if not place.startswith("/") and "://" not in place:
+            raise ValueError(f"{place} must be an absolute path, or a URL")
+
+    def describe(self) -> str:
+        return "delta:PATH or iceberg:PATH, with ?OPTION=VALUE&... or without"
+
+
 def _supplied(name: str, broker_key: str, doc: str, *coarser: tuple[str, int]) -> Key:
     """`coarser` are older names of the broker's key in larger units, the finest first."""
     key = BROKER_KEYS[broker_key].supplying(name, doc, *coarser)
@@ -48,7 +64,12 @@ def broker_default(row: Key, broker: Mapping[str, Any]) -> Any:
     return row.default
 
 
+TABLE_FORMATS: Final = ("delta", "iceberg")
+TABLE: Final = "barnabas.table"
+
 TOPIC_KEYS: Final = Definition((
+    Key("barnabas.table", ConfigType.STRING, None, TableLocation(), is_shown_unset=False,
+        doc="A Delta or Iceberg table that the pipeline service fills from the topic."),
     _supplied("cleanup.policy", "log.cleanup.policy",
         "Treatment of old segments: delete, compact by key, or both."),
     _supplied("compression.gzip.level", "compression.gzip.level",
@@ -116,4 +137,4 @@ TOPIC_KEYS: Final = Definition((
     _supplied("unclean.leader.election.enable", "unclean.leader.election.enable",
         "Whether a replica outside the ISR may lead when no other is left, losing data."),
 ))  # fmt: skip
-"""Every topic key of Apache Kafka, except those of tiered storage."""
+"""Every topic key of Apache Kafka, except those of tiered storage, and `barnabas.table`."""

@@ -127,9 +127,11 @@ def is_sensitive(key: Key | None) -> bool:
 
 
 def describe_topic(config: LogConfig, broker: BrokerLayers) -> list[ConfigEntry]:
-    """All keys of a topic with these settings, each with the source of its value."""
+    """The keys of a topic with these settings, each with the source of its value."""
     entries = []
     for name, key in TOPIC_KEYS.items():
+        if not key.is_shown_unset and name not in config.overridden:
+            continue
         value = None if is_sensitive(key) else key.render(getattr(config, name.replace(".", "_")))
         synonyms = broker.synonyms(key.synonym) if key.synonym is not None else []
         if name in config.overridden:

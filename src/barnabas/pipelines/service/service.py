@@ -28,7 +28,7 @@ from barnabas.pipelines.service.errors import AWAY, ServiceError
 from barnabas.pipelines.service.leadership import Claims, Leadership, LeadershipChange
 from barnabas.pipelines.service.positions import GroupOffsets, Positions, altered, by_topic, offset_row
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
-from barnabas.pipelines.service.supervisor import State, Supervised, Supervisor
+from barnabas.pipelines.service.supervisor import AT_REST, State, Supervised, Supervisor
 from barnabas.pipelines.spec.connect.config import spec_of_config
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.problems import InvalidSpec
@@ -163,6 +163,24 @@ class PipelineService:
             wanted = self._new(name, checked) if known is None else replace(known, config=checked)
             return await self._change(wanted), known is None
 
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership.is_leader
+
+    def is_at_rest(self, name: str) -> bool:
+        """True unless a driver runs, starts or stops the pipeline."""
+        found = self.supervisor.pipelines.get(name)
+        return found is None or found.state in AT_REST
+
+    async def keep(self, name: str, config: Mapping[str, str]) -> None:
+        """Set the configuration of a pipeline that the service itself makes. What clients may name in theirs
+        does not bound it."""
+        async with self._turn:
+            known = self._stored.get(name)
+            checked, _ = await asyncio.to_thread(_flat_config, name, config)
+            wanted = self._new(name, checked) if known is None else replace(known, config=checked)
+            await self._change(wanted)
+
     async def patch(self, name: str, changes: Mapping[str, Any]) -> Stored:
         """Change some settings; null removes one."""
         async with self._turn:
@@ -289,12 +307,7 @@ class PipelineService:
                 f"Connector name configuration ({config['name']}) doesn't match connector name in the URL"
                 f" ({name})",
             )
-        flat = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
-        flat["name"] = name
-        try:
-            spec = spec_of_config(name, flat)
-        except InvalidSpec as error:
-            raise _invalid(len(error.problems), str(error)) from None
+        flat, spec = _flat_config(name, config)
         complaints = list(self._allowances.complaints(spec))
         if complaints:
             raise _invalid(len(complaints), "\n".join(complaints))
@@ -338,6 +351,16 @@ class PipelineService:
                 f" PUT /connectors/{name}/stop",
             )
         return stored
+
+
+def _flat_config(name: str, config: Mapping[str, Any]) -> tuple[dict[str, str], PipelineSpec]:
+    """The settings as text, and their spec; raises ServiceError if they have none."""
+    flat = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+    flat["name"] = name
+    try:
+        return flat, spec_of_config(name, flat)
+    except InvalidSpec as error:
+        raise _invalid(len(error.problems), str(error)) from None
 
 
 def _invalid(count: int, text: str) -> ServiceError:

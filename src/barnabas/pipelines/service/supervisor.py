@@ -44,23 +44,24 @@ class State(Enum):
     FAILED = "FAILED"
 
 
-_AT_REST = frozenset(
+AT_REST = frozenset(
     {State.UNASSIGNED, State.RESTARTING, State.PAUSED, State.STOPPED, State.FINISHED, State.FAILED}
 )
+"""States without a query in a driver."""
 _TROUBLED = frozenset({State.RESTARTING, State.FAILED})
 _AT_WORK = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
 
 TRANSITIONS = Transitions(
     {
-        State.UNASSIGNED: _AT_REST | {State.STOPPING},
-        State.STARTING: _AT_REST | {State.STOPPING},
+        State.UNASSIGNED: AT_REST | {State.STOPPING},
+        State.STARTING: AT_REST | {State.STOPPING},
         State.RUNNING: frozenset({State.STARTING}),
         State.STOPPING: frozenset({State.STARTING, State.RUNNING}),
         State.RESTARTING: _AT_WORK,
-        State.PAUSED: _AT_REST | {State.STOPPING},
-        State.STOPPED: _AT_REST | {State.STOPPING},
+        State.PAUSED: AT_REST | {State.STOPPING},
+        State.STOPPED: AT_REST | {State.STOPPING},
         State.FINISHED: frozenset({State.STARTING, State.RUNNING}),
-        State.FAILED: _AT_WORK | _AT_REST,
+        State.FAILED: _AT_WORK | AT_REST,
     }
 )
 

@@ -7,10 +7,11 @@ resolved when the files are opened.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
@@ -134,3 +135,24 @@ FILES: dict[str, Callable[[str, Mapping[str, str]], Files]] = {
     LOCAL_SCHEME: LocalFiles, **dict.fromkeys(PREFIXES, ObjectFiles),
 }  # fmt: skip
 """Function that opens the files of a scheme."""
+
+SIGNS: Final[Mapping[str, str]] = {"delta": "_delta_log/", "iceberg": "metadata/"}
+"""Directory that tells a table of a format from any other directory."""
+
+
+class NoTable(Exception):
+    """There is no table of the format at the place. The message is for the user."""
+
+
+def remove_table(kind: str, place: str) -> int:
+    """Remove a table of a format; returns the number of its files."""
+    storage = Storage(place)
+    files = [each.path for each in storage.list()]
+    if not any(path.startswith(SIGNS[kind]) for path in files):
+        raise NoTable(f"there is no {kind} table at {place} as this machine sees it")
+    # Data first: a removal that is cut off leaves a table, which another attempt removes.
+    storage.remove(sorted(files, key=lambda path: path.startswith(SIGNS[kind])))
+    local = local_path(place)
+    if local is not None:
+        shutil.rmtree(local, ignore_errors=True)
+    return len(files)

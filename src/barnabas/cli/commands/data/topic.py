@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -10,13 +12,26 @@ import click
 from barnabas.cli.support.arguments import parse_pairs
 from barnabas.cli.support.completion import complete_topic
 from barnabas.cli.support.output import json_option, print_json, print_table
+from barnabas.cli.support.pipeline_client import Service
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, run
+from barnabas.cli.support.topic_tables import (
+    KEEP,
+    REMOVE,
+    asked_fate,
+    checked_table,
+    kept_table,
+    removed,
+    service_of,
+    wait_for_end,
+)
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.admin.topic_records import partition_sizes
 from barnabas.client.core.metadata import Topic
-from barnabas.core.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from barnabas.config.definitions.topics import TABLE
+from barnabas.core.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.pipelines.spec.topic_table import pipeline_of
 from barnabas.protocol.config_numbers import ResourceType
 
 _LOST_WITH = {
@@ -46,6 +61,11 @@ def topic() -> None:
     help="Number of replicas; default: the broker's.",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic.")
+@click.option(
+    "--table",
+    metavar="FORMAT:PATH",
+    help="Keep the topic as a table too: delta:/lake/orders, or iceberg:PATH. The pipeline service fills it.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Succeed if it exists already.")
 @bootstrap_option
 def create(
@@ -53,11 +73,19 @@ def create(
     partitions: int | None,
     replication_factor: int | None,
     configs: tuple[str, ...],
+    table: str | None,
     if_not_exists: bool,
     bootstrap: Bootstrap,
 ) -> None:
-    """Create the topic NAME."""
+    """Create the topic NAME.
+
+    With --table, the pipeline table-NAME of the service ('barnabas pipeline serve') writes every record into
+    a Delta or Iceberg table. Options of the pipeline follow a question mark, as in
+    'delta:/lake/orders?schema=id BIGINT, name STRING'.
+    """
     settings = parse_pairs(configs, "--config")
+    if table is not None:
+        settings = {**settings, TABLE: checked_table(name, table)}
 
     async def action(admin: Admin) -> str:
         try:
@@ -67,7 +95,8 @@ def create(
                 raise
             return f"topic {name} exists already"
         await admin.wait_until_known(name)  # the next command may ask another broker
-        return f"created topic {name}"
+        kept = "" if TABLE not in settings else f"; {kept_table(name, settings[TABLE])}"
+        return f"created topic {name}{kept}"
 
     click.echo(run(bootstrap, action))
 
@@ -109,6 +138,8 @@ def describe(names: tuple[str, ...], internal: bool, as_json: bool, bootstrap: B
         click.echo(f"{each.name}  id {each.topic_id}  partitions {len(each.partitions)}")
         if settings:
             click.echo("  " + "  ".join(f"{key}={value}" for key, value in settings.items()))
+        if TABLE in settings:
+            click.echo(f"  {kept_table(each.name, settings[TABLE])}")
         print_table(
             ("partition", "leader", "replicas", "isr"),
             [
@@ -173,9 +204,26 @@ def alter(
 @click.option(
     "--force", is_flag=True, help="Delete internal topics too, with the state of the cluster in them."
 )
+@click.option(
+    "--table",
+    "of_table",
+    type=click.Choice([KEEP, REMOVE]),
+    help="Whether the tables of the topics stay. Without it, the command asks.",
+)
 @bootstrap_option
-def delete(names: tuple[str, ...], if_exists: bool, force: bool, bootstrap: Bootstrap) -> None:
+@click.pass_context
+def delete(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    if_exists: bool,
+    force: bool,
+    of_table: str | None,
+    bootstrap: Bootstrap,
+) -> None:
     """Delete the topics NAMES and all their records.
+
+    A topic that is kept as a table (barnabas.table) loses its pipeline. Its table stays, or is removed too:
+    the command asks, or --table says.
 
     Internal topics hold the state of the cluster: __consumer_offsets has all consumer groups with their
     offsets, __transaction_state all transactions. Only --force deletes them.
@@ -184,18 +232,55 @@ def delete(names: tuple[str, ...], if_exists: bool, force: bool, bootstrap: Boot
     if internal and not force:
         raise click.UsageError(_internal_topics_kept(internal))
 
+    tables = {name: setting for name, setting in _tables_of(names, bootstrap).items() if setting}
+    fates = {name: of_table or asked_fate(name, setting) for name, setting in tables.items()}
+    service = service_of(ctx)
+
     async def action(admin: Admin) -> None:
         for name in names:
             try:
-                await admin.delete_topics([name])
+                if name in tables:
+                    await _delete_with_pipeline(admin, name, tables[name], service)
+                else:
+                    await admin.delete_topics([name])
             except UnknownTopicOrPartition:
                 if not if_exists:
                     raise
                 click.echo(f"there is no topic {name}")
             else:
                 click.echo(f"deleted topic {name}")
+                if name in tables:
+                    click.echo(removed(tables[name]) if fates[name] == REMOVE else f"{tables[name]} stays")
 
     run(bootstrap, action)
+
+
+def _tables_of(names: tuple[str, ...], bootstrap: Bootstrap) -> dict[str, str | None]:
+    """The setting `barnabas.table` of each topic."""
+
+    async def action(admin: Admin) -> dict[str, str | None]:
+        found: dict[str, str | None] = {}
+        for name in names:
+            topic = (ResourceType.TOPIC, name)
+            with suppress(KafkaError):  # the deletion itself reports what is wrong
+                settings = (await admin.describe_configs([topic], [TABLE]))[topic]
+                found[name] = next((each.value for each in settings if each.name == TABLE), None)
+        return found
+
+    return run(bootstrap, action)
+
+
+async def _delete_with_pipeline(admin: Admin, name: str, setting: str, service: Service) -> None:
+    """Delete a topic after its pipeline, which could otherwise write into a table that is removed."""
+    topic = (ResourceType.TOPIC, name)
+    await admin.alter_configs({topic: {TABLE: None}})
+    try:
+        await asyncio.to_thread(wait_for_end, pipeline_of(name), service)
+        await admin.delete_topics([name])
+    except BaseException:
+        with suppress(KafkaError):
+            await admin.alter_configs({topic: {TABLE: setting}})
+        raise
 
 
 def _internal_topics_kept(names: list[str]) -> str:
@@ -216,6 +301,7 @@ def _as_json(each: Topic, settings: dict[str, str]) -> dict[str, Any]:
         "topic_id": str(each.topic_id),
         "is_internal": each.is_internal,
         "configs": settings,
+        "table": settings.get(TABLE),
         "partitions": [
             {
                 "partition": at.index,

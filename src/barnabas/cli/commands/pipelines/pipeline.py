@@ -29,14 +29,17 @@ from barnabas.cli.support.pipeline_client import Service, ask, path_of
 from barnabas.cli.support.session import (
     Bootstrap,
     bootstrap_option,
+    given_file,
     given_properties,
     properties_of,
     properties_option,
 )
 from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.client.security.settings import SecurityProtocol
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.log_output import configure_logging
+from barnabas.pipelines.spec.own_cluster import of_properties
 from barnabas.security.http.token import LocalToken
 
 DEFAULT_URL = "http://127.0.0.1:8083"
@@ -117,11 +120,24 @@ def _print_address(url: str, token: LocalToken | None) -> None:
     metavar="FILE",
     help="Properties that secure the interface: http.users.file, listener.name.rest.ssl.*.",
 )
+@click.option(
+    "--tables",
+    multiple=True,
+    metavar="DIR|URL",
+    help="Topics may have tables (barnabas.table) here. Default: anywhere, and nowhere on a secured cluster.",
+)
 @state_option
 @master_option
 @bootstrap_option
+@click.pass_context
 def serve(
-    listen: str, config_file: Path | None, state: str, master: str | None, bootstrap: Bootstrap
+    ctx: click.Context,
+    listen: str,
+    config_file: Path | None,
+    tables: tuple[str, ...],
+    state: str,
+    master: str | None,
+    bootstrap: Bootstrap,
 ) -> None:
     """Keep pipelines running, and serve Kafka Connect's REST interface.
 
@@ -134,6 +150,7 @@ def serve(
             OwnCluster,
         )
         from barnabas.pipelines.service.http.server import serve as serve_forever  # noqa: PLC0415
+        from barnabas.pipelines.service.topic_tables import Allowed  # noqa: PLC0415
     except ImportError:
         raise InvalidSettings(what_to_install()) from None
     endpoint = parse_address(listen, "--listen")
@@ -143,15 +160,19 @@ def serve(
         check_master(master)
     state_directory = str(Path(state).absolute()) if "://" not in state else state
     configure_logging("info")
+    file = given_file(ctx)
+    is_open = bootstrap.security.protocol is SecurityProtocol.PLAINTEXT
+    settings = {} if file is None else of_properties(given_properties(ctx), file)
 
     try:
         asyncio.run(
             serve_forever(
-                OwnCluster(bootstrap.addresses, bootstrap.security, bootstrap.config),
+                OwnCluster(bootstrap.addresses, bootstrap.security, bootstrap.config, settings),
                 state_directory,
                 endpoint=endpoint,
                 properties=properties_of(config_file) if config_file is not None else {},
                 master=master,
+                tables=Allowed(tables, is_anywhere=is_open and not tables),
                 ready=_print_address,
             )
         )

@@ -22,6 +22,7 @@ from barnabas.core.scheduler import Cancellable
 from barnabas.network.http.asgi import answer_by
 from barnabas.network.http.server import HttpServer, bind_http
 from barnabas.network.listener import Listener
+from barnabas.pipelines.service.cluster_tables import ClusterTables
 from barnabas.pipelines.service.config_provider_policy import Allowances
 from barnabas.pipelines.service.drivers import DriverProcesses
 from barnabas.pipelines.service.http.rest import Rest
@@ -30,6 +31,7 @@ from barnabas.pipelines.service.lags import Lags
 from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import ClientConfig, PipelineStore
 from barnabas.pipelines.service.supervisor import Supervisor
+from barnabas.pipelines.service.topic_tables import Allowed, TopicTables
 from barnabas.protocol.offset_numbers import READ_COMMITTED
 from barnabas.security.http.token import LocalToken
 
@@ -40,6 +42,8 @@ class OwnCluster(NamedTuple):
     addresses: tuple[Endpoint, ...]
     security: SecuritySettings
     config: ClientConfig
+    client_settings: Mapping[str, str]
+    """Its security settings as properties, with secrets as references."""
 
 
 class LoopTimers:
@@ -69,7 +73,13 @@ class ClusterEnds:
 
 @asynccontextmanager
 async def open_service(
-    own: OwnCluster, state_location: str, *, master: str | None, worker_id: str, allowances: Allowances
+    own: OwnCluster,
+    state_location: str,
+    *,
+    master: str | None,
+    worker_id: str,
+    allowances: Allowances,
+    tables: Allowed,
 ) -> AsyncIterator[tuple[PipelineService, str]]:
     """Service with its drivers, and the id of its cluster."""
     clock = SystemClock()
@@ -99,9 +109,10 @@ async def open_service(
         try:
             await service.open()
             lags = Lags(service.positions, ClusterEnds(cluster), service.supervised)
+            kept = TopicTables(service, ClusterTables(cluster), clock, tables, own.client_settings)
             tasks = [
                 asyncio.create_task(each)
-                for each in (service.follow(), service.leadership.keep(), lags.keep())
+                for each in (service.follow(), service.leadership.keep(), lags.keep(), kept.keep())
             ]
             yield service, cluster.state.cluster_id or ""
         finally:
@@ -131,6 +142,7 @@ async def serve(
     endpoint: Endpoint,
     properties: Mapping[str, str],
     master: str | None,
+    tables: Allowed,
     ready: Callable[[str, LocalToken | None], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM. After a restart, pipelines continue where they were.
@@ -150,7 +162,12 @@ async def serve(
     ):
         worker_id = str(listener.bound.endpoint)
         opening = open_service(
-            cluster, state_location, master=master, worker_id=worker_id, allowances=allowances
+            cluster,
+            state_location,
+            master=master,
+            worker_id=worker_id,
+            allowances=allowances,
+            tables=tables,
         )
         async with opening as (service, cluster_id):
             application = Rest(service, cluster_id).application()

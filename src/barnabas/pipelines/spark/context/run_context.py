@@ -25,11 +25,12 @@ class PipelineFailed(Exception):
 
 
 class Unavailable(PipelineFailed):
-    """A broker, database, topic or first record does not exist yet, and may appear later."""
+    """A broker, database or topic does not exist yet, and may appear later."""
 
 
 class Away(Unavailable):
-    """A broker, database or registry is out of reach. Waiting for it is no failed attempt."""
+    """A broker, database or registry is out of reach, or a first record is missing. Waiting is no failed
+    attempt."""
 
 
 class PipelineInvalid(PipelineFailed):

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines.spark.columns.columns import quoted
-from barnabas.pipelines.spark.context.run_context import PipelineFailed, Rows, Run, Unavailable
+from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed, Rows, Run
 from barnabas.pipelines.spark.formats.arrow import Decoded
 from barnabas.pipelines.spark.formats.avro import avro_decoder
 from barnabas.pipelines.spark.formats.protobuf import protobuf_decoder
@@ -100,7 +100,7 @@ def inferred(part: Part, run: Run, samples: Samples) -> StructType:
     ]
     found = run.spark.read.json(run.spark.sparkContext.parallelize(values, 1), mode="DROPMALFORMED").schema
     if not found.fields:
-        raise Unavailable("there are no JSON records yet to infer a schema from; give the source a 'schema'")
+        raise Away("there are no JSON records yet to infer a schema from; give the source a 'schema'")
     write_note(run, location, found.toDDL())
     return found
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 
 from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.core.steps import ClusterUnreachable
+from barnabas.config.definitions.topics import TABLE
 from barnabas.core.errors import KafkaError, TopicAlreadyExists
 from barnabas.core.ids import TopicPartition
 from barnabas.pipelines.spark.columns.columns import need
@@ -41,10 +42,10 @@ _OF_CLUSTER = frozenset(
         "follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
         "message.timestamp.difference.max.ms", "message.timestamp.before.max.ms",
         "message.timestamp.after.max.ms", TIMESTAMP_TYPE, "unclean.leader.election.enable",
-        "min.insync.replicas", "remote.storage.enable",
+        "min.insync.replicas", "remote.storage.enable", TABLE,
     )
 )  # fmt: skip
-"""Settings that are not copied; most of them are those of MirrorMaker's default."""
+"""Settings that are not copied; most of them are those of MirrorMaker's default. A table has one topic."""
 
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> BuiltSink:  # noqa: ARG001
