@@ -1,4 +1,4 @@
-"""Bytes of keys and values, as people read them: JSON, text, Avro, Protobuf, or hexadecimal.
+"""Bytes of keys and values, as people read them: JSON, text, Avro, Protobuf, MessagePack, or hexadecimal.
 
 Avro and Protobuf are decoded by the schema that a registry or a user has for them. Protobuf without a schema
 shows its fields by number and type.
@@ -11,20 +11,31 @@ it is.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
+from barnabas.console.formats.binary import (
+    read_cbor,
+    read_float,
+    read_integer,
+    read_message_pack,
+    read_uuid,
+)
 from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.formats.json_text import json_text
 from barnabas.console.protobuf.wire import protoscope
-from barnabas.console.schemas.decoders import INLINE_BYTES_MAX, Decoded, Kind, without_frame
+from barnabas.console.schemas.decoders import INLINE_BYTES_MAX, Decoded, without_frame
 
-Format = Literal["auto", "json", "text", "avro", "protobuf", "hex"]
-FORMATS: Final[tuple[Format, ...]] = ("auto", "json", "text", "avro", "protobuf", "hex")
+Form = Literal[
+    "json", "text", "avro", "protobuf", "msgpack", "cbor", "integer", "float", "uuid", "base64", "hex"
+]
+Format = Literal["auto", Form]
+FORMATS: Final[tuple[Format, ...]] = ("auto", *get_args(Form))
 
 PREVIEW_CHARACTERS: Final = 240
 SHOWN_BYTES_MAX: Final = 256 * 1024
@@ -37,6 +48,16 @@ _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
 )
 """Control characters, those that hide or reorder text, and halves of pairs, which no encoding has."""
+
+
+_READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    "msgpack": read_message_pack,
+    "cbor": read_cbor,
+    "integer": read_integer,
+    "float": read_float,
+    "uuid": read_uuid,
+}
+"""Formats without a schema, which `auto` does not try: any bytes could be one of them."""
 
 
 class Decoder(Protocol):
@@ -54,7 +75,7 @@ class Decoder(Protocol):
 class ShownBytes:
     """A key, a value or the value of a header."""
 
-    format: Literal["null", "json", "text", "avro", "protobuf", "hex"]
+    format: Literal["null", Form]
     text: str
     size_bytes: int
     is_cut: bool = False
@@ -112,7 +133,9 @@ def _as_wire(data: bytes, *, is_preview: bool) -> ShownBytes:
     return ShownBytes("protobuf", _visible(text[:limit]), len(data), len(text) > limit)
 
 
-def _show_plain(data: bytes, wanted: Format, *, is_preview: bool) -> ShownBytes:
+def _show_plain(  # noqa: PLR0911 - a case for each format
+    data: bytes, wanted: Format, *, is_preview: bool
+) -> ShownBytes:
     if wanted in ("auto", "json", "avro", "protobuf"):
         try:
             return _as_json(_loads(data, is_preview=is_preview), "json", data, is_preview=is_preview)
@@ -120,11 +143,23 @@ def _show_plain(data: bytes, wanted: Format, *, is_preview: bool) -> ShownBytes:
             if wanted == "json":
                 shown = _as_text_or_hex(data, is_preview=is_preview)
                 return ShownBytes(shown.format, shown.text, len(data), shown.is_cut, str(error))
-    if wanted == "hex":
-        return _as_hex(data, is_preview=is_preview)
-    if wanted == "text":
-        return _as_text(data, data[:SHOWN_BYTES_MAX].decode(errors="replace"), is_preview=is_preview)
+    match wanted:
+        case "hex":
+            return _as_hex(data, is_preview=is_preview)
+        case "base64":
+            return _as_base64(data, is_preview=is_preview)
+        case "text":
+            return _as_text(data, data[:SHOWN_BYTES_MAX].decode(errors="replace"), is_preview=is_preview)
+        case "msgpack" | "cbor" | "integer" | "float" | "uuid":
+            return _read(data, wanted, is_preview=is_preview)
     return _as_text_or_hex(data, is_preview=is_preview)
+
+
+def _read(data: bytes, wanted: Form, *, is_preview: bool) -> ShownBytes:
+    try:
+        return _as_json(_READERS[wanted](data), wanted, data, is_preview=is_preview)
+    except Undecodable as error:
+        return replace(_as_text_or_hex(data, is_preview=is_preview), problem=str(error))
 
 
 def _as_text_or_hex(data: bytes, *, is_preview: bool) -> ShownBytes:
@@ -165,7 +200,7 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _as_json(found: Any, kind: Kind, data: bytes, *, is_preview: bool) -> ShownBytes:
+def _as_json(found: Any, kind: Form, data: bytes, *, is_preview: bool) -> ShownBytes:
     limit = PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX
     try:
         text = json_text(found, limit, indent=None if is_preview else 2, default=_other)
@@ -186,6 +221,11 @@ def _as_hex(data: bytes, *, is_preview: bool) -> ShownBytes:
     part = data[: SHOWN_BYTES_MAX // 4]
     lines = [_hex_line(part[at : at + HEX_LINE], at) for at in range(0, len(part), HEX_LINE)]
     return ShownBytes("hex", "\n".join(lines), len(data), len(part) < len(data))
+
+
+def _as_base64(data: bytes, *, is_preview: bool) -> ShownBytes:
+    part = data[: (PREVIEW_CHARACTERS if is_preview else SHOWN_BYTES_MAX) // 4 * 3]
+    return ShownBytes("base64", base64.b64encode(part).decode(), len(data), len(part) < len(data))
 
 
 def _hex_line(part: bytes, at: int) -> str:
