@@ -17,6 +17,7 @@ from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.sync.admin import Admin
 from barnabas.client.sync.producer import Producer
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.config_numbers import ResourceType
 from barnabas.protocol.offset_numbers import LATEST
 from tests.scenario.console.conftest import HOSTILE, partitions
 from tests.support import browser as browser_support
@@ -27,12 +28,13 @@ from tests.support.console import RunningConsole, running_console
 PAGES = (
     "/",
     "/topics",
-    "/topics/new",
+    "/new-topic",
     "/topics/orders",
     "/topics/orders/messages",
     "/topics/orders/messages?live=true",
     "/topics/orders/records/0/1",
     "/topics/orders/produce",
+    "/topics/orders/statistics",
     "/topics/orders/groups",
     "/topics/orders/settings",
     "/topics/orders/manage",
@@ -44,6 +46,7 @@ PAGES = (
     "/clients",
     "/pipelines",
     "/cluster",
+    "/cluster/brokers/{broker}",
     "/access",
     "/access/users",
     "/access/quotas",
@@ -75,19 +78,24 @@ def browser(chromium: Any, console: RunningConsole, request: pytest.FixtureReque
         yield found
 
 
+def pages_of(admin: Admin) -> list[str]:
+    (broker,) = admin.describe_cluster().brokers
+    return [each.format(broker=broker.broker_id) for each in PAGES]
+
+
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-def test_every_page_is_accessible(browser: Browser, is_dark: bool) -> None:
+def test_every_page_is_accessible(browser: Browser, admin: Admin, is_dark: bool) -> None:
     """axe-core finds nothing."""
     found: dict[str, Any] = {}
-    for path in DARK_PAGES if is_dark else PAGES:
+    for path in DARK_PAGES if is_dark else pages_of(admin):
         page = browser.open(path, is_dark=is_dark)
         found |= {f"{path}: {each}": nodes for each, nodes in violations(page).items()}
         page.context.close()
     assert found == {}
 
 
-def test_no_page_is_wider_than_a_phone(browser: Browser) -> None:
-    for path in PAGES:
+def test_no_page_is_wider_than_a_phone(browser: Browser, admin: Admin) -> None:
+    for path in pages_of(admin):
         page = browser.open(path, is_phone=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
         if path == "/topics/orders":
@@ -260,6 +268,29 @@ def _is_unharmed(page: Any) -> None:
     assert "owned" not in page.title()
     assert page.locator("main img, main svg[onload], main script, main b, main iframe").count() == 0
     assert page.locator("form[action*='elsewhere']").count() == 0
+
+
+def test_a_topic_is_made_like_another_by_clicking(browser: Browser, admin: Admin) -> None:
+    page = browser.open("/topics/orders/manage")
+    page.click("text=New topic like this one")
+    page.fill("#field-name", "orders-again")
+    page.click("text=Create >> nth=-1")
+    assert "Created topic orders-again." in page.locator("[role=status]").inner_text()
+    assert len(admin.describe_topics(["orders-again"])["orders-again"].partitions) == 3
+    resource = (ResourceType.TOPIC, "orders-again")
+    found = {each.name: each.value for each in admin.describe_configs([resource])[resource]}
+    assert (found["retention.ms"], found["segment.bytes"]) == ("86400000", "4096")
+    admin.delete_topics(["orders-again"])
+
+
+def test_live_figures_leave_unfolded_what_was_unfolded(browser: Browser) -> None:
+    page = browser.open("/group?id=billing")
+    until(page, "document.querySelector('#group svg') !== null")
+    page.click("text=The same as a table")
+    before = page.locator("#group svg").first.get_attribute("aria-labelledby")
+    until(page, "id => document.querySelector('#group svg').getAttribute('aria-labelledby') !== id", before)
+    page.wait_for_timeout(100)
+    assert page.locator("#group details[open]").count() == 1
 
 
 def test_the_keyboard_reaches_everything(browser: Browser) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.sync.admin import Admin
 from barnabas.core.errors import UnknownTopicOrPartition
 from barnabas.core.ids import TopicPartition
@@ -67,8 +68,11 @@ def test_a_topic_its_partitions_groups_and_settings(client: httpx.Client, admin:
     assert "billing" in words(client.get("/topics/orders/groups"))
     settings = words(client.get("/topics/orders/settings"))
     assert "retention.ms" in settings
-    assert "1 d" in settings
-    assert "this topic" in settings
+    assert "86400000 1 d this topic" in settings
+    assert "9223372036854775807 no limit built in" in settings
+    assert "static-broker" not in settings
+    form = client.get("/topics/orders/settings?name=retention.ms").text
+    assert 'value="86400000"' in form
     missing = client.get("/topics/missing")
     assert missing.status_code == 404
     assert "there is no topic missing" in words(missing)
@@ -76,7 +80,7 @@ def test_a_topic_its_partitions_groups_and_settings(client: httpx.Client, admin:
 
 def test_a_topic_is_created_changed_and_deleted(client: httpx.Client, admin: Admin) -> None:
     made = submit(
-        client, "/topics/new", "/topics/new", name="made-here", partitions="2", settings="retention.ms=60000"
+        client, "/new-topic", "/new-topic", name="made-here", partitions="2", settings="retention.ms=60000"
     )
     assert "Created topic made-here." in words(made)
     assert len(admin.describe_topics(["made-here"])["made-here"].partitions) == 2
@@ -96,8 +100,43 @@ def test_a_topic_is_created_changed_and_deleted(client: httpx.Client, admin: Adm
     assert "Deleted topic made-here." in words(gone)
     with pytest.raises(UnknownTopicOrPartition):
         admin.describe_topics(["made-here"])
-    refused = submit(client, "/topics/new", "/topics/new", name="no spaces")
+    refused = submit(client, "/new-topic", "/new-topic", name="no spaces")
     assert refused.status_code == 409
+
+
+def test_a_topic_may_have_the_name_of_a_page(client: httpx.Client, admin: Admin) -> None:
+    admin.create_topics([NewTopic(name, 1) for name in ("new", "messages")])
+    for name in ("new", "messages"):
+        assert f"Topics {name} Produce" in words(client.get(f"/topics/{name}"))
+    admin.delete_topics(["new", "messages"])
+
+
+def test_a_download_that_cannot_be_answered_is_refused_in_words(client: httpx.Client) -> None:
+    refused = client.get("/topics/orders/messages/download?partition=9")
+    assert refused.status_code == 400
+    assert "orders has the partitions 0 to 2" in words(refused)
+    assert "content-disposition" not in refused.headers
+    whole = client.get("/topics/orders/messages/download?start=oldest&partition=0")
+    assert whole.headers["content-disposition"].startswith("attachment")
+    assert [json.loads(line)["offset"] for line in whole.text.splitlines()][:3] == [0, 1, 2]
+
+
+def test_statistics_of_records(client: httpx.Client, admin: Admin) -> None:
+    ends = admin.list_offsets(dict.fromkeys(partitions(), LATEST))
+    found = client.get("/api/topics/orders/statistics").json()
+    assert (found["records"], found["is_complete"]) == (ORDERS, True)
+    assert found["distinct_keys"] == 7
+    assert [tuple(each) for each in found["by_partition"]] == [
+        (at.partition, end) for at, end in ends.items()
+    ]
+    assert {each["key"] for each in found["top_keys"]} == {f"c-{number}" for number in range(7)}
+    page = words(client.get("/topics/orders/statistics"))
+    assert f"{ORDERS} records read" in page
+    assert "all that there are" in page
+    few = client.get("/api/topics/hostile/statistics?records=3").json()
+    assert few["values"]["most"] == 10 << 20
+    assert client.get("/topics/orders/statistics?partition=9").status_code == 400
+    assert "There are no records here." in words(client.get("/topics/service-01/statistics"))
 
 
 def test_messages_by_offset_time_and_filter(client: httpx.Client) -> None:

@@ -254,7 +254,7 @@ def test_a_certificate_names_the_user_for_whom_the_console_acts(
         sent = submit(client, "/topics/alices/produce", "/topics/alices/produce", value="by certificate")
         assert "by certificate" in words(sent)
         token = form_token(client.get("/topics/alices/produce"))
-        refused = client.post("/topics/new", data={"name": "forbidden", "form_token": token})
+        refused = client.post("/new-topic", data={"name": "forbidden", "form_token": token})
         assert refused.status_code == 403
     with by_certificate.client(verify=alice) as client:
         assert topics_of(client) == ["alices"]

@@ -54,19 +54,19 @@ def test_another_host_name_or_origin_is_refused(console: RunningConsole) -> None
 
 def test_a_form_needs_the_token_of_its_session(console: RunningConsole, admin: Admin) -> None:
     with console.client() as client, console.client() as other:
-        token = form_token(client.get("/topics/new"))
-        foreign = form_token(other.get("/topics/new"))
+        token = form_token(client.get("/new-topic"))
+        foreign = form_token(other.get("/new-topic"))
         assert token != foreign
         for fields in ({}, {"form_token": ""}, {"form_token": foreign}, {"form_token": token[:-1] + "é"}):
-            answer = client.post("/topics/new", data={"name": "forged", **fields})
+            answer = client.post("/new-topic", data={"name": "forged", **fields})
             assert answer.status_code == 403
         cross_site = client.post(
-            "/topics/new",
+            "/new-topic",
             data={"name": "forged", "form_token": token},
             headers={"sec-fetch-site": "cross-site"},
         )
         assert cross_site.status_code == 403
-        as_json = client.post("/topics/new", json={"name": "forged", "form_token": token})
+        as_json = client.post("/new-topic", json={"name": "forged", "form_token": token})
         assert as_json.status_code == 415
         assert "forged" not in {each.name for each in admin.list_topics()}
 
@@ -107,9 +107,9 @@ def test_a_read_only_console_changes_nothing(
     with running_console(broker.bootstrap, "--read-only") as console, console.client() as client:
         assert "read-only" in words(client.get("/"))
         assert "New topic" not in client.get("/topics").text
-        token = form_token(client.get("/topics/new"))
+        token = form_token(client.get("/new-topic"))
         for path, fields in (
-            ("/topics/new", {"name": "no"}),
+            ("/new-topic", {"name": "no"}),
             ("/topics/orders/delete", {"confirm": "orders"}),
             ("/topics/orders/produce", {"value": "x"}),
             ("/group/reset?id=billing", {"target": "orders:0=0"}),
@@ -122,9 +122,9 @@ def test_a_read_only_console_changes_nothing(
 
 def test_each_change_is_an_audit_line(console: RunningConsole) -> None:
     with console.client() as client:
-        submit(client, "/topics/new", "/topics/new", name="audited")
+        submit(client, "/new-topic", "/new-topic", name="audited")
         submit(client, "/topics/audited/manage", "/topics/audited/delete", confirm="audited")
-        submit(client, "/topics/new", "/topics/new", name="not valid")
+        submit(client, "/new-topic", "/new-topic", name="not valid")
 
     def noted() -> set[tuple[str, str, str]]:
         lines = [line for line in list(console.process.output) if '"CONSOLE"' in line]
@@ -211,7 +211,7 @@ def test_each_visitor_acts_as_the_user_who_signed_in(secured: SecuredBroker, tmp
             names = [each["name"] for each in admin_client.get("/api/topics").json()["rows"]]
             assert "secret" in names
             assert "secret" not in [each["name"] for each in alice.get("/api/topics").json()["rows"]]
-            refused = submit(alice, "/topics/new", "/topics/new", name="alices")
+            refused = submit(alice, "/new-topic", "/new-topic", name="alices")
             assert refused.status_code == 403
             with alice.stream("GET", "/overview/live") as live:
                 out = submit(alice, "/", "/sign-out")

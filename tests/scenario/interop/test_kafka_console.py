@@ -133,7 +133,7 @@ def test_what_kafka_does_not_tell_is_said_in_words(client: httpx.Client) -> None
 
 
 def test_changes_are_made_in_kafka(client: httpx.Client, admin: Admin) -> None:
-    made = submit(client, "/topics/new", "/topics/new", name="made-here", partitions="2")
+    made = submit(client, "/new-topic", "/new-topic", name="made-here", partitions="2")
     assert "Created topic made-here." in words(made)
     sent = submit(
         client, "/topics/made-here/produce", "/topics/made-here/produce", value="hello", partition="1"

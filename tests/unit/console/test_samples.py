@@ -10,7 +10,7 @@ import pytest
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.view.interface import ClusterView, NotOffered
-from barnabas.console.view.rows import GroupQuery, GroupRow, Overview, Page
+from barnabas.console.view.rows import GroupQuery, GroupRow, Overview, Page, TopicQuery, TopicRow, Traffic
 from barnabas.console.web import console as console_module
 from barnabas.console.web.connections import Connections
 from barnabas.console.web.console import Console, ConsoleSettings
@@ -25,7 +25,11 @@ class View:
         self._failures = [failure]
 
     async def overview(self) -> Overview:
-        raise ClusterUnreachable(["not asked here"])
+        return Overview(7, "cluster", 1, (), 0, 0, 0, 0, 1, Traffic(5.0, 100.0, 200.0))
+
+    async def topics(self, query: TopicQuery) -> Page[TopicRow]:
+        assert query.limit
+        return Page((), 0)
 
     async def groups(self, query: GroupQuery) -> Page[GroupRow]:
         del query
@@ -43,6 +47,7 @@ async def test_a_sample_that_fails_is_followed_by_others(
     monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
     monkeypatch.setattr(console_module, "SAMPLE_S", 0)
+    monkeypatch.setattr(console_module, "FIRST_SAMPLES_S", ())
 
     async def open_view(
         cluster: ClusterClient, principal: str | None, *, by_client: bool = False
@@ -62,3 +67,8 @@ async def test_a_sample_that_fails_is_followed_by_others(
             return bool(history.of("billing"))
 
         await eventually_async(is_sampled)
+
+        async def has_traffic() -> bool:
+            return bool(console.shared and console.shared.traffic.of(lambda traffic: traffic.bytes_out))
+
+        await eventually_async(has_traffic)

@@ -76,15 +76,20 @@ def time_line(
     *,
     shown: Callable[[float], str],
     span: Callable[[float], str],
+    width: float = 960.0,
+    ends: tuple[str, str] | None = None,
 ) -> Element:
-    """Values over time. The points are in the order of their times, in milliseconds."""
-    width, height, left, bottom = 960.0, 150.0, 64.0, 130.0
+    """Values over time. The points are in the order of their times, in milliseconds. `ends` are the words
+    below the first and the last point; without them the last one is now.
+    """
+    height, left, bottom = 150.0, 64.0, 130.0
     values = [value for _, value in points] or [0.0]
     top = max(*values, 1.0)
     first, last = (points[0][0], points[-1][0]) if points else (0, 0)
     description = (
         f"From {shown(values[0])} to {shown(values[-1])} in {span(last - first)}; the most is {shown(top)}."
     )
+    begin, end = ends or (f"{span(last - first)} ago", "now")
     guides = [
         (line(left, y, width, y, "grid-line"), label(left - 8, y + 4, shown(top * part), anchor="end"))
         for part in (1.0, 0.5, 0.0)
@@ -102,8 +107,9 @@ def time_line(
         description,
         guides,
         moved,
-        label(left, height - 4, f"{span(last - first)} ago"),
-        label(width, height - 4, "now", anchor="end"),
+        label(left, height - 4, begin),
+        label(width, height - 4, end, anchor="end"),
+        class_="chart over-time" if width < 960 else "chart",
     )
     return wide(name, chart)
 

@@ -283,14 +283,18 @@ async def show_broker(ctx: Context) -> Response:
     found = (await ctx.admin.describe_configs([resource]))[resource]
     own = [each for each in found if not each.is_default]
     form: Content = None
+    changing = f"/cluster/brokers/{broker_id}" if ctx.may_change else None
+    chosen = next((each for each in found if each.name == ctx.query.get("name")), None)
     if ctx.may_change:
+        name = None if chosen is None else chosen.name
+        value = None if chosen is None or chosen.is_sensitive else chosen.value
         form = card(
             "Change a setting",
             ctx.form_to(
                 f"/cluster/brokers/{broker_id}/settings",
                 div(
-                    field("name", "Setting", required=True, list="setting-names", maxlength=200),
-                    field("value", "Value"),
+                    field("name", "Setting", value=name, required=True, list="setting-names", maxlength=200),
+                    field("value", "Value", value=value, autofocus=chosen is not None),
                     class_="row",
                 ),
                 div(
@@ -301,16 +305,20 @@ async def show_broker(ctx: Context) -> Response:
                 button("Change", class_="primary"),
                 setting_names([each.name for each in found if not each.is_read_only]),
             ),
+            id_="change",
         )
+    rest = [each for each in found if each.is_default]
     return ctx.page(
         f"Broker {broker_id}",
         heading(f"Broker {broker_id}", above=crumbs((("Cluster", "/cluster"),))),
         card(
             "Set",
-            settings_table("Settings of this broker", own) if own else note("Everything is at its default."),
+            settings_table("Settings of this broker", own, changing)
+            if own
+            else note("Everything is at its default."),
         ),
         form,
-        card("Defaults", settings_table("Defaults", [each for each in found if each.is_default])),
+        card("Defaults", settings_table("Defaults", rest, changing)),
     )
 
 

@@ -51,7 +51,7 @@ from barnabas.console.web.context import Context, Refused
 from barnabas.console.web.section import Parameter, Question, Section, get
 from barnabas.console.web.streams import event, stream
 from barnabas.core.ids import NO_OFFSET, TopicPartition
-from barnabas.protocol.offset_numbers import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from barnabas.records.record import Record
 
 DOWNLOAD_RECORDS_MAX = 10_000
@@ -121,13 +121,8 @@ async def read(ctx: Context, name: str, query: MessageQuery, partitions: list[in
     wanted = partitions if query.partition is None else [query.partition]
     if not set(wanted) <= set(partitions):
         raise InvalidQuery(f"{name} has the partitions 0 to {len(partitions) - 1}")
-    isolation = READ_COMMITTED if query.committed_only else READ_UNCOMMITTED
     places = [TopicPartition(name, each) for each in wanted]
-    firsts = await ctx.admin.list_offsets(dict.fromkeys(places, EARLIEST))
-    ends = await ctx.admin.list_offsets(
-        dict.fromkeys(places, LATEST), read_committed=isolation == READ_COMMITTED
-    )
-    bounds = {at.partition: Bounds(firsts[at], ends[at]) for at in places}
+    bounds = await bounds_of(ctx, name, wanted, committed_only=query.committed_only)
     predicate = query.predicate()
     browser = Browser(
         ctx.cluster,
@@ -145,6 +140,15 @@ async def read(ctx: Context, name: str, query: MessageQuery, partitions: list[in
         if query.direction == "older":
             return await browser.older(cursors, query.limit)
         return await browser.newer(cursors, query.limit)
+
+
+async def bounds_of(
+    ctx: Context, name: str, partitions: list[int], *, committed_only: bool = False
+) -> dict[int, Bounds]:
+    places = [TopicPartition(name, each) for each in partitions]
+    firsts = await ctx.admin.list_offsets(dict.fromkeys(places, EARLIEST))
+    ends = await ctx.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=committed_only)
+    return {at.partition: Bounds(firsts[at], ends[at]) for at in places}
 
 
 async def _first_cursors(
@@ -447,6 +451,12 @@ async def download(ctx: Context) -> Response:
     console = ctx.console
     if console.downloads >= DOWNLOADS_MAX:
         raise Refused("too many downloads run now: try again later", 503)
+    query = replace(query, limit=DOWNLOAD_PAGE)
+    try:
+        # A query that cannot be answered is refused in words, before the file begins.
+        first = [await read(ctx, name, query, partitions)]
+    except InvalidQuery as error:
+        raise Refused(str(error)) from None
 
     async def lines() -> AsyncIterator[bytes]:
         if console.downloads >= DOWNLOADS_MAX:  # others have begun since then: the transfer breaks off
@@ -455,7 +465,7 @@ async def download(ctx: Context) -> Response:
         try:
             left, at = DOWNLOAD_RECORDS_MAX, query
             while left > 0:
-                page = await read(ctx, name, at, partitions)
+                page = first.pop() if first else await read(ctx, name, at, partitions)
                 at, is_complete = at.going_on(page.cursors), page.is_complete
                 records = page.records[:left][::-1]
                 del page
@@ -471,7 +481,6 @@ async def download(ctx: Context) -> Response:
         finally:
             console.downloads -= 1
 
-    query = replace(query, limit=DOWNLOAD_PAGE)
     headers = {"content-disposition": f'attachment; filename="{name}.jsonl"'}
     return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
 

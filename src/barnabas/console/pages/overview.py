@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from starlette.responses import Response
 
-from barnabas.console.html.components import Column, badge, card, data_table, figure_tile, note, tiles
-from barnabas.console.html.elements import Content, a, div, span
-from barnabas.console.html.figures import DASH, duration, known, number, rate, size
-from barnabas.console.view.rows import BrokerRow, Overview
+from barnabas.console.html.charts import time_line
+from barnabas.console.html.components import (
+    Column,
+    badge,
+    card,
+    data_table,
+    figure_tile,
+    folded,
+    note,
+    tiles,
+)
+from barnabas.console.html.elements import Content, Element, a, div, span
+from barnabas.console.html.figures import DASH, duration, known, moment, number, rate, size
+from barnabas.console.view.history import TrafficHistory
+from barnabas.console.view.rows import BrokerRow, Latency, Overview
 from barnabas.console.web.context import FAILURES, Context
 from barnabas.console.web.layout import heading
 from barnabas.console.web.section import Question, Section, get
 from barnabas.console.web.streams import event, stream
 
 REFRESH_S = 3.0
+CHART_WIDTH = 460.0
+"""Two charts stand beside each other."""
+TABLE_SAMPLES = 30
+FIRST_APIS = ("Produce", "FetchConsumer", "Fetch", "FetchFollower")
 
 
 async def show(ctx: Context) -> Response:
     found = await ctx.view.overview()
     live = div(
-        _figures(found),
+        _figures(found, ctx.connection.traffic),
         id="overview",
         class_="stack",
         hx_swap="innerHTML",
@@ -43,7 +58,7 @@ async def show_live(ctx: Context) -> Response:
             if not ctx.may_enter:
                 return  # the user has signed out
             try:
-                found: Content = _figures(await ctx.view.overview())
+                found: Content = _figures(await ctx.view.overview(), ctx.connection.traffic)
             except FAILURES:
                 found = note("No broker answers now.", tone="bad")
             yield event(found)
@@ -55,7 +70,7 @@ async def answer(ctx: Context) -> Overview:
     return await ctx.view.overview()
 
 
-def _figures(found: Overview) -> Content:
+def _figures(found: Overview, history: TrafficHistory) -> Content:
     lag = None if found.lag_records is None else f"{number(found.lag_records)} records behind"
     traffic = found.traffic
     return (
@@ -80,21 +95,68 @@ def _figures(found: Overview) -> Content:
             figure_tile("Read", rate(traffic.bytes_out, "B"), below="by consumers"),
             figure_tile("On disk", size(found.size_bytes), below="all replicas"),
         ),
+        _charts(history),
         card("Brokers", data_table("Brokers", _BROKER_COLUMNS, [_broker(each) for each in found.brokers])),
         card(
-            "Latency",
-            data_table(
-                "Latency by API",
-                _LATENCY_COLUMNS,
-                [
-                    (each.api, number(each.count), duration_ms(each.p50_ms), duration_ms(each.p99_ms))
-                    for each in found.latencies
-                ],
-            ),
+            "Latency, over the last minute",
+            data_table("Latency by API", _LATENCY_COLUMNS, map(_latency, sorted(found.latencies, key=_rank))),
         )
         if found.latencies
         else None,
     )
+
+
+def _charts(history: TrafficHistory) -> Element | None:
+    """Traffic since the console looks; nothing before the second sample."""
+    figures = (
+        ("Written", "Bytes in", history.of(lambda traffic: traffic.bytes_in)),
+        ("Read", "Bytes out", history.of(lambda traffic: traffic.bytes_out)),
+    )
+    if all(len(points) < 2 for _, _, points in figures):
+        # A foreign Kafka tells no bytes: records from the movement of its end offsets.
+        records = history.of(lambda traffic: traffic.records_in)
+        return _chart("Written", "Records", records, _records_rate) if len(records) >= 2 else None
+    return div(
+        [
+            _chart(name, column, points, _bytes_rate, width=CHART_WIDTH)
+            for name, column, points in figures
+            if len(points) >= 2
+        ],
+        class_="grid",
+    )
+
+
+def _chart(
+    name: str,
+    column: str,
+    points: list[tuple[int, float]],
+    shown: Callable[[float], str],
+    width: float = 960.0,
+) -> Element:
+    columns = (Column("Time (UTC)"), Column(column, is_number=True))
+    rows = [(moment(at), shown(value)) for at, value in points[-TABLE_SAMPLES:]]
+    return card(
+        name,
+        time_line(points, name, shown=shown, span=duration, width=width),
+        folded(f"{name}, as a table", data_table(f"Samples: {name}", columns, rows)),
+    )
+
+
+def _bytes_rate(value: float) -> str:
+    return rate(value, "B")
+
+
+def _records_rate(value: float) -> str:
+    return rate(value, " rec")
+
+
+def _rank(row: Latency) -> tuple[int, str]:
+    """What clients wait for comes first."""
+    return (FIRST_APIS.index(row.api) if row.api in FIRST_APIS else len(FIRST_APIS)), row.api
+
+
+def _latency(row: Latency) -> tuple[Content, ...]:
+    return (row.api, number(row.count), duration_ms(row.p50_ms), duration_ms(row.p99_ms))
 
 
 def duration_ms(value: float) -> str:
@@ -144,7 +206,7 @@ _BROKER_COLUMNS = (
 )
 _LATENCY_COLUMNS = (
     Column("API"),
-    Column("Requests", is_number=True),
+    Column("Requests", is_number=True, is_optional=True),
     Column("Median", is_number=True),
     Column("99 %", is_number=True),
 )

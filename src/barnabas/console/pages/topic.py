@@ -37,7 +37,7 @@ from barnabas.console.html.elements import (
     span,
 )
 from barnabas.console.html.figures import DASH, duration, number, rate, size
-from barnabas.console.pages.topics import health
+from barnabas.console.pages.topics import NEW, TOPIC_SOURCE, health
 from barnabas.console.view.rows import GroupQuery, GroupRow, Page, PartitionRow, TopicDetail
 from barnabas.console.web.context import Context, Refused
 from barnabas.console.web.layout import heading
@@ -57,6 +57,7 @@ def topic_frame(
     views = (
         ("Partitions", base),
         ("Messages", f"{base}/messages"),
+        ("Statistics", f"{base}/statistics"),
         ("Groups", f"{base}/groups"),
         ("Settings", f"{base}/settings"),
         ("Manage", f"{base}/manage"),
@@ -174,51 +175,63 @@ async def show_settings(ctx: Context) -> Response:
     name = ctx.path_text("topic")
     resource = (ResourceType.TOPIC, name)
     found = (await ctx.admin.describe_configs([resource]))[resource]
-    own = [each for each in found if not each.is_default]
-    rest = [each for each in found if each.is_default]
+    own = [each for each in found if each.source == TOPIC_SOURCE]
+    rest = [each for each in found if each not in own]
+    changing = f"/topics/{name}/settings" if ctx.may_change else None
     own_table: Element = (
-        settings_table("Settings of this topic", own)
+        settings_table("Settings of this topic", own, changing)
         if own
-        else empty(p("This topic has no settings of its own: the brokers' defaults count."))
+        else empty(p("This topic has no settings of its own: those of the brokers count."))
     )
     form = None
-    if ctx.may_change:
-        form = card(
-            "Change a setting",
-            ctx.form_to(
-                f"/topics/{name}/settings",
-                div(
-                    field("name", "Setting", required=True, list="setting-names", maxlength=200),
-                    field("value", "Value", hint="Leave it empty and tick the box to return to the default."),
-                    class_="row fields",
-                ),
-                check("unset", "Return to the default"),
-                button("Change", class_="primary"),
-                setting_names([each.name for each in found]),
-            ),
-        )
+    if changing is not None:
+        chosen = next((each for each in found if each.name == ctx.query.get("name")), None)
+        form = change_form(ctx, changing, found, chosen)
     return topic_frame(
         ctx, name, "Settings", card("Of this topic", own_table), form,
-        card("Defaults", settings_table("Defaults", rest)),
+        card("Of the brokers", settings_table("Settings of the brokers", rest, changing)),
     )  # fmt: skip
+
+
+def change_form(ctx: Context, action: str, found: list[Setting], chosen: Setting | None) -> Element:
+    """Form for one setting; `chosen` is the one that was clicked in the table."""
+    hint = "Leave it empty and tick the box to return to the default."
+    name = None if chosen is None else chosen.name
+    value = None if chosen is None or chosen.is_sensitive else chosen.value
+    form = ctx.form_to(
+        action,
+        div(
+            field("name", "Setting", value=name, required=True, list="setting-names", maxlength=200),
+            field("value", "Value", value=value, hint=hint, autofocus=chosen is not None),
+            class_="row fields",
+        ),
+        check("unset", "Return to the default"),
+        button("Change", class_="primary"),
+        setting_names([each.name for each in found if not each.is_read_only]),
+    )
+    return card("Change a setting", form, id_="change")
 
 
 def setting_names(names: list[str]) -> Element:
     return element("datalist", [option(value=each) for each in names], id="setting-names")
 
 
-def settings_table(name: str, found: list[Setting]) -> Element:
+def settings_table(name: str, found: list[Setting], changing: str | None = None) -> Element:
+    """Settings with meaning and origin. `changing` is the page with the form that changes them."""
     columns = (Column("Setting"), Column("Value"), Column("Origin", is_optional=True))
-    return data_table(name, columns, [_setting(each) for each in found])
+    return data_table(name, columns, [_setting(each, changing) for each in found])
 
 
-def _setting(found: Setting) -> tuple[Content, ...]:
+def _setting(found: Setting, changing: str | None) -> tuple[Content, ...]:
     value: Content = code(found.value) if found.value not in (None, "") else span(DASH, class_="soft")
     if found.is_sensitive:
         value = badge("secret")
     meaning = meaning_of(found.name)
+    shown: Content = code(found.name)
+    if changing is not None and not found.is_read_only:
+        shown = a(shown, href=f"{changing}?{urlencode({'name': found.name})}#change", title="Change it")
     return (
-        (code(found.name), small(meaning, class_="hint") if meaning else None),
+        (shown, small(meaning, class_="hint") if meaning else None),
         (value, _plain(found)),
         (_ORIGINS.get(found.source, found.source), " ", badge("read-only") if found.is_read_only else None),
     )
@@ -230,6 +243,8 @@ def _plain(found: Setting) -> Content:
     if not text.lstrip("-").isdigit():
         return None
     value = int(text)
+    if value == LONG_MAX or (value == -1 and found.name in UNLIMITED):
+        return small("no limit", class_="hint")
     if found.name.endswith(".ms") and value >= 1_000 and value < 2**62:
         return small(duration(value), class_="hint")
     if found.name.endswith(".bytes") and value >= 1_024 and value < 2**62:
@@ -242,13 +257,13 @@ def meaning_of(name: str) -> str:
     return row.doc if row is not None else ""
 
 
+LONG_MAX = 2**63 - 1
+UNLIMITED = frozenset({"retention.ms", "retention.bytes", "log.retention.ms", "log.retention.bytes"})
 _ORIGINS = {
-    "dynamic-topic-config": "this topic",
-    "topic-config": "this topic",
-    "dynamic-broker-config": "this broker, at run time",
-    "dynamic-default-broker-config": "all brokers, at run time",
-    "static-broker-config": "the broker's properties",
-    "default-config": "built in",
+    "topic": "this topic",
+    "dynamic-broker": "this broker, at run time",
+    "dynamic-default-broker": "all brokers, at run time",
+    "static-broker": "the broker's properties",
     "default": "built in",
 }
 
@@ -282,6 +297,11 @@ async def show_manage(ctx: Context) -> Response:
         ctx,
         name,
         "Manage",
+        card(
+            "A topic like this one",
+            p("A new, empty topic with the partitions, replicas and settings of this one."),
+            a("New topic like this one", href=f"{NEW}?{urlencode({'like': name})}", class_="button"),
+        ),
         card("Add partitions", _add_form(ctx, found)),
         card("Delete records", _records_form(ctx, found)),
         card("Delete the topic", _delete_form(ctx, found)),

@@ -25,8 +25,13 @@ from barnabas.console.view.rows import Page, TopicQuery, TopicRow, TopicSort
 from barnabas.console.web.context import Context, Refused
 from barnabas.console.web.layout import heading
 from barnabas.console.web.section import Parameter, Question, Section, get, post
+from barnabas.protocol.config_numbers import ResourceType
 
 LIMIT = 50
+TOPIC_SOURCE = "topic"
+"""Source of the settings that a topic has of its own."""
+NEW = "/new-topic"
+"""Not below /topics, where a topic may have any name."""
 
 
 def query_of(ctx: Context) -> TopicQuery:
@@ -72,7 +77,7 @@ async def show(ctx: Context) -> Response:
         class_="row",
         attributes={"data-submit-on-change": True},
     )
-    new = a("New topic", href="/topics/new", class_="button primary") if ctx.may_change else None
+    new = a("New topic", href=NEW, class_="button primary") if ctx.may_change else None
     return ctx.page(
         "Topics",
         heading("Topics", new),
@@ -127,16 +132,22 @@ def health(row: TopicRow) -> Element:
 
 
 async def show_new(ctx: Context) -> Response:
+    """The form, empty or with what another topic has."""
+    like = ctx.query.get("like", "")
+    partitions, replicas, settings = await _shape_of(ctx, like) if like else (None, None, "")
     form_ = ctx.form_to(
-        "/topics/new",
+        NEW,
         field("name", "Name", required=True, maxlength=249, pattern="[a-zA-Z0-9._\\-]+", autofocus=True,
               hint="Letters, digits, dot, underscore and dash."),
         div(
-            field("partitions", "Partitions", kind="number", min=1, placeholder="the default"),
-            field("replication", "Replicas of each", kind="number", min=1, placeholder="the default"),
+            field("partitions", "Partitions", kind="number", value=partitions, min=1,
+                  placeholder="the default"),
+            field("replication", "Replicas of each", kind="number", value=replicas, min=1,
+                  placeholder="the default"),
             class_="row",
         ),
-        text_field("settings", "Settings", hint="name=value on each line: retention.ms=86400000", rows=3),
+        text_field("settings", "Settings", value=settings,
+                   hint="name=value on each line: retention.ms=86400000", rows=3),
         div(
             button("Create", class_="primary"),
             button("Check only", name="check", value="true"),
@@ -144,7 +155,17 @@ async def show_new(ctx: Context) -> Response:
             class_="actions",
         ),
     )  # fmt: skip
-    return ctx.page("New topic", heading("New topic"), card(None, form_))
+    lead = f"With the partitions, replicas and settings of {like}. Its records stay there." if like else None
+    return ctx.page("New topic", heading("New topic", below=lead), card(None, form_))
+
+
+async def _shape_of(ctx: Context, name: str) -> tuple[int, int, str]:
+    """Partitions, replicas and own settings of a topic."""
+    row = (await ctx.view.topic(name)).row
+    resource = (ResourceType.TOPIC, name)
+    found = (await ctx.admin.describe_configs([resource]))[resource]
+    own = [f"{each.name}={each.value}" for each in found if each.source == TOPIC_SOURCE]
+    return row.partitions, row.replication_factor, "\n".join(own)
 
 
 async def create(ctx: Context) -> Response:
@@ -162,7 +183,7 @@ async def create(ctx: Context) -> Response:
         said = (
             f"{name} can be created: {made.partitions} partitions, {made.replication_factor} replicas each."
         )
-        return ctx.redirect("/topics/new", said)
+        return ctx.redirect(NEW, said)
     await ctx.change("create topic", name, ctx.admin.create_topics([topic]))
     return ctx.redirect(f"/topics/{name}", f"Created topic {name}.")
 
@@ -196,7 +217,7 @@ _COLUMNS = (
 SECTION = Section(
     "Topics",
     "/topics",
-    routes=(get("/topics", show), get("/topics/new", show_new), post("/topics/new", create)),
+    routes=(get("/topics", show), get(NEW, show_new), post(NEW, create)),
     questions=(
         Question(
             "/api/topics",

@@ -40,6 +40,28 @@
     });
   });
 
+  // Live figures are replaced as a whole: what the reader has unfolded stays unfolded.
+  const unfolded = new Set();
+  const summaryOf = (each) => each.querySelector(":scope > summary")?.textContent;
+  document.addEventListener("toggle", (event) => {
+    if (!(event.target instanceof HTMLDetailsElement)) return;
+    if (event.target.open) unfolded.add(summaryOf(event.target));
+    else unfolded.delete(summaryOf(event.target));
+  }, true);
+  const unfold = (within) => {
+    for (const each of within.querySelectorAll("details")) if (unfolded.has(summaryOf(each))) each.open = true;
+  };
+
+  // The green dot is green while the figures arrive.
+  const setLive = (isLive) => {
+    for (const each of document.querySelectorAll(".page-head .live")) {
+      each.classList.toggle("off", !isLive);
+      each.textContent = isLive ? "live" : "not connected";
+    }
+  };
+  document.addEventListener("htmx:sse:error", () => setLive(false));
+  document.addEventListener("htmx:sse:after:connection", () => setLive(true));
+
   // A paused tail drops what arrives: the reader keeps what is on the page.
   document.addEventListener("htmx:sse:before:message", (event) => {
     if (document.querySelector("#tail-pause[aria-pressed=true]")) event.preventDefault();
@@ -48,6 +70,7 @@
     document.addEventListener(name, (event) => {
       trimTail();
       localTimes(event.target instanceof Element ? event.target : document);
+      unfold(document);
     });
   }
 

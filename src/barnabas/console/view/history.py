@@ -1,4 +1,4 @@
-"""Lag of groups over time: a short ring of samples for each group, so that a page shows where lag is going.
+"""Lag of groups and traffic of the brokers over time: short rings of samples, so that pages show a trend.
 
 Samples are taken while the console runs. The memory is bounded: groups beyond a number have no history.
 """
@@ -6,10 +6,11 @@ Samples are taken while the console runs. The memory is bounded: groups beyond a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from barnabas.console.view.rows import GroupRow
+from barnabas.console.view.rows import GroupRow, Traffic
 
 SAMPLES: Final = 120
 GROUPS_MAX: Final = 20_000
@@ -53,3 +54,18 @@ class LagHistory:
 
 
 TREND_SAMPLES: Final = 8
+
+
+class TrafficHistory:
+    """Traffic of all brokers together."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, Traffic]] = deque(maxlen=SAMPLES)
+
+    def add(self, at_ms: int, traffic: Traffic) -> None:
+        self._samples.append((at_ms, traffic))
+
+    def of(self, figure: Callable[[Traffic], float | None]) -> list[tuple[int, float]]:
+        """Times and values of one figure where it was known, the oldest first."""
+        values = ((at, figure(traffic)) for at, traffic in self._samples)
+        return [(at, value) for at, value in values if value is not None]

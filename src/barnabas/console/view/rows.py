@@ -36,6 +36,8 @@ class GroupQuery:
     limit: int = 50
     topic: str = ""
     """Only groups that have committed offsets, or members, in this topic."""
+    with_members: bool = True
+    """Whether members are counted, where that takes a question for each group."""
 
 
 @dataclass(frozen=True, slots=True)

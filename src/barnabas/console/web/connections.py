@@ -12,7 +12,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.config.settings import AdminSettings
 from barnabas.client.security.settings import SecurityProtocol, login_module
-from barnabas.console.view.history import LagHistory
+from barnabas.console.view.history import LagHistory, TrafficHistory
 from barnabas.console.view.interface import ClusterView
 from barnabas.console.web.bearer import NoToken, read_bearer
 from barnabas.console.web.delegation import Delegation
@@ -75,6 +75,7 @@ class Connection:
         self.cluster = ClusterClient.of(AdminSettings.load(self.properties), clock=clock)
         self.view: ClusterView
         self.history = LagHistory()
+        self.traffic = TrafficHistory()
         self.ends_ms: float | None = None
         """Time of the monotonic clock at which the login ends; None for one that lasts."""
         self.returning: Callable[[], Awaitable[None]] | None = None

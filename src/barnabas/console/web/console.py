@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any, Final
 
 from barnabas.client.core.steps import ClusterUnreachable
@@ -18,7 +19,7 @@ from barnabas.console.schemas.registry import Registry
 from barnabas.console.view.history import GROUPS_MAX
 from barnabas.console.view.interface import ClusterView
 from barnabas.console.view.paging import LIMIT_MAX
-from barnabas.console.view.rows import GroupQuery, GroupRow
+from barnabas.console.view.rows import GroupQuery, GroupRow, TopicQuery
 from barnabas.console.web.connections import Connection, Connections
 from barnabas.console.web.navigation import Place
 from barnabas.console.web.proofs import Proven
@@ -33,6 +34,9 @@ REOPEN_S: Final = 1.0
 OPENING_S: Final = 3.0
 READS_AT_ONCE: Final = 4
 SAMPLE_S: Final = 10.0
+FIRST_SAMPLES_S: Final = (1.0, 3.0)
+"""Pauses before the first samples: a trend needs two."""
+TOPICS_LOOKED_AT: Final = 50
 SAMPLED_FOR_MS: Final = 900_000.0
 """A user who has not looked for this long gets no more samples."""
 
@@ -120,9 +124,10 @@ class Console:
             self.cluster_name = (await self.shared.view.overview()).cluster_id or self.cluster_name
 
     async def _sample(self) -> None:
-        """Take samples of the groups' lag, for their trend: those that each user may see."""
+        """Take samples of lag and traffic, for their trend: those that each user may see."""
+        pauses = chain(FIRST_SAMPLES_S, repeat(SAMPLE_S))
         while True:
-            await asyncio.sleep(SAMPLE_S)
+            await asyncio.sleep(next(pauses))
             since_ms = self.clock.monotonic_ms() - SAMPLED_FOR_MS
             signed_in = [each.connection for each in self.sessions if each.used_ms > since_ms]
             for connection in (self.shared, *signed_in):
@@ -131,20 +136,23 @@ class Console:
                     await asyncio.gather(self._sample_of(connection), return_exceptions=True)
 
     async def _sample_of(self, connection: Connection) -> None:
+        view = connection.view
         try:
-            groups = await _all_groups(connection.view)
+            connection.history.add(self.clock.now_ms(), await _all_groups(view))
+            overview = await view.overview()
+            connection.traffic.add(overview.at_ms, overview.traffic)
+            # Rates of topics come from two looks: the page that is opened next has the second one.
+            await view.topics(TopicQuery(limit=TOPICS_LOOKED_AT))
         except (KafkaError, ClusterUnreachable):
             return  # the next sample is soon
         except Exception as error:  # noqa: BLE001 - one sample is missing, the next ones are not
-            self._limited_log.error("sample", "a sample of the groups' lag failed", cause=error)
-            return
-        connection.history.add(self.clock.now_ms(), groups)
+            self._limited_log.error("sample", "a sample of lag and traffic failed", cause=error)
 
 
 async def _all_groups(view: ClusterView) -> list[GroupRow]:
     found: list[GroupRow] = []
     while len(found) < GROUPS_MAX:
-        page = await view.groups(GroupQuery(offset=len(found), limit=LIMIT_MAX))
+        page = await view.groups(GroupQuery(offset=len(found), limit=LIMIT_MAX, with_members=False))
         found += page.rows
         if len(page.rows) < LIMIT_MAX:
             break

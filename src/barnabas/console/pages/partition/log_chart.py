@@ -19,7 +19,10 @@ GROUPS_TOP = 176.0
 HEIGHT = 226.0
 SEGMENTS_DRAWN_MAX = 200
 EPOCHS_DRAWN_MAX = 100
-GROUPS_DRAWN_MAX = 8
+GROUPS_DRAWN_MAX = 60
+GROUPS_TOLD_MAX = 12
+GROUP_ROWS = 3
+NAME_CHARACTERS_MAX = 30
 LABEL_WIDTH = 7.0
 """Of one character of a label."""
 MARK_ROWS = 4
@@ -158,10 +161,52 @@ def _marks(found: LogPicture, end: int, scale: Scale) -> Iterator[Content]:
 
 
 def _groups(found: LogPicture, scale: Scale) -> Iterator[Content]:
-    for index, (name, offset) in enumerate(found.committed[:GROUPS_DRAWN_MAX]):
-        x = scale.x(offset)
-        y = GROUPS_TOP + 14 + index % 3 * 15
-        shown = name if len(name) <= 30 else f"{name[:29]}…"
-        is_left = x - len(shown) * LABEL_WIDTH < LEFT
-        yield line(x, SEGMENTS_BOTTOM, x, y - 3, "mark group")
-        yield label(x + (4 if is_left else -4), y, shown, "mark-text group", "start" if is_left else "end")
+    """Committed offsets. Groups that stand at the same place share a mark; a label without room is left out,
+    and its mark says the names when it is pointed at."""
+    places: dict[int, list[str]] = {}
+    for name, offset in found.committed:
+        places.setdefault(round(scale.x(offset)), []).append(name)
+    labels = _Labels()
+    for x, names in sorted(places.items(), key=lambda place: -len(place[1]))[:GROUPS_DRAWN_MAX]:
+        shown = _cut(names[0]) if len(names) == 1 else f"{len(names):,} groups"
+        width = len(shown) * LABEL_WIDTH
+        is_left = x - width < LEFT
+        row = labels.place(x, (x, x + width) if is_left else (x - width, x))
+        y = GROUPS_TOP if row is None else GROUPS_TOP + 14 + row * 15
+        told = ", ".join(map(_cut, names[:GROUPS_TOLD_MAX])) + (
+            "" if len(names) <= GROUPS_TOLD_MAX else ", …"
+        )
+        yield rect(x - 1, SEGMENTS_BOTTOM, 2, y - 3 - SEGMENTS_BOTTOM, "group-mark", element("title", told))
+        if row is not None:
+            yield label(
+                x + (4 if is_left else -4), y, shown, "mark-text group", "start" if is_left else "end"
+            )
+
+
+class _Labels:
+    """Rows of labels below the log. No label meets another one, or the line of a mark."""
+
+    def __init__(self) -> None:
+        self._placed: list[tuple[int, float, tuple[float, float]]] = []
+        """Row, place of the mark, reach of the label."""
+
+    def place(self, x: float, reach: tuple[float, float]) -> int | None:
+        """The row for a label; None if there is no room."""
+        row = next((each for each in range(GROUP_ROWS) if self._has_room(each, x, reach)), None)
+        if row is not None:
+            self._placed.append((row, x, reach))
+        return row
+
+    def _has_room(self, row: int, x: float, reach: tuple[float, float]) -> bool:
+        for other_row, other_x, (start, end) in self._placed:
+            if row == other_row and reach[0] < end + 8 and start - 8 < reach[1]:
+                return False
+            if row < other_row and reach[0] - 4 < other_x < reach[1] + 4:
+                return False  # the other line goes through this label
+            if row > other_row and start - 4 < x < end + 4:
+                return False
+        return True
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 1]}…"

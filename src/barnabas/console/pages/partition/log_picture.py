@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, note
-from barnabas.console.html.elements import Content, Element, a, div, p, span
+from barnabas.console.html.elements import Content, Element, a, div, p, small, span
 from barnabas.console.html.figures import DASH, moment, number, size
 from barnabas.console.pages.partition.log_chart import log_chart
 from barnabas.console.view.rows import FollowerRow, LogPicture, SegmentRow
@@ -83,7 +83,13 @@ def _figures(found: LogPicture) -> Content:
 def _offsets(found: LogPicture) -> Element:
     return facts(
         (
-            ("Leader, in epoch", f"{found.leader_id}, in {found.leader_epoch}"),
+            ("Leader", DASH if found.leader_id < 0 else f"broker {found.leader_id}"),
+            (
+                "Leader epoch",
+                _explained(
+                    found.leader_epoch if found.leader_epoch >= 0 else None, "Each leader has its own."
+                ),
+            ),
             ("Log start offset", _explained(found.start_offset, "The first offset that can be read.")),
             (
                 "Last stable offset",
@@ -112,8 +118,8 @@ def _offsets(found: LogPicture) -> Element:
     )
 
 
-def _explained(offset: int | None, meaning: str) -> Content:
-    return span(number(offset), title=meaning)
+def _explained(value: int | None, meaning: str) -> Content:
+    return (number(value), small(meaning, class_="hint"))
 
 
 def _segments(found: LogPicture) -> Content:

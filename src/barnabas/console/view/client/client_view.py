@@ -195,7 +195,7 @@ class ClientView:
             rows.append(_group_row(found, own, ends))
         ordered = groups_in_order(rows, query.sort, descending=query.descending)
         page = page_of(ordered, query.offset, query.limit)
-        if len(page.rows) > DESCRIBED_MAX:
+        if len(page.rows) > DESCRIBED_MAX or not query.with_members:
             return page
         members = await self._member_counts([row.group_id for row in page.rows])
         return replace(page, rows=tuple(replace(row, members=members.get(row.group_id)) for row in page.rows))

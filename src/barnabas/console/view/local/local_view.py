@@ -110,6 +110,7 @@ class LocalView:
 
     async def groups(self, query: GroupQuery) -> Page[GroupRow]:
         asked = asdict(query)
+        del asked["with_members"]  # a broker has them in memory
         if len(self._brokers) > 1:
             asked |= {"offset": 0, "limit": query.offset + query.limit}
         answers = await self._ask("groups", **asked)
