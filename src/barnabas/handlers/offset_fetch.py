@@ -8,9 +8,7 @@ carries the error. Version 0 predates the group coordinator: see `shared.zookeep
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import partial
 
-from barnabas.coordinator.runtime.fan_in import Gathering
 from barnabas.core.errors import (
     GroupAuthorizationFailed,
     KafkaError,
@@ -42,52 +40,46 @@ VERSION_WITH_GROUP_ERROR = 2
 VERSION_WITH_GROUPS = 8
 VERSION_WITH_TOPIC_IDS = 10
 PARTITIONS_AT_ONCE_MAX = 1_000
-GROUPS_AT_ONCE_MAX = 100
-
-Shaped = Callable[[list[OffsetFetchResponseGroup]], Sliced[OffsetFetchResponse]]
 
 
-def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Sliced[None]:
+async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     if context.api_version == 0:
-        context.answer_with(fetch_stored_offsets(request, context))
-        return
-    unknown: list[list[OffsetFetchResponseTopics]] = []
+        return await fetch_stored_offsets(request, context)
+    groups, unknown = await context.spread(_asked(request, context))
+    found = await fetch_in_pieces(groups, context, require_stable=request.require_stable)
+    return await context.spread(_response(request, groups, unknown, found, context))
+
+
+def _asked(
+    request: OffsetFetchRequest, context: RequestContext
+) -> Sliced[tuple[list[OffsetFetchRequestGroup], list[list[OffsetFetchResponseTopics]]]]:
+    """Groups of the request, with topics by name; and for each group the response for unknown topic ids."""
     if context.api_version < VERSION_WITH_GROUPS:
         groups = [(yield from _only_group(request))]
     else:
         groups = yield from distinct(request.groups, _identity)
+    unknown: list[list[OffsetFetchResponseTopics]] = []
     if context.api_version >= VERSION_WITH_TOPIC_IDS:
         for group in groups:
             missing = yield from _names_for_ids(group, context)
             unknown.append(missing)
             yield
-
-    def shaped(found: list[OffsetFetchResponseGroup]) -> Sliced[OffsetFetchResponse]:
-        yield from _hide(groups, found, context)
-        if context.api_version < VERSION_WITH_GROUPS:
-            return (yield from _as_one_group(found[0], request, context.api_version))
-        if context.api_version < VERSION_WITH_TOPIC_IDS:
-            return OffsetFetchResponse(groups=found)
-        return (yield from _as_groups_by_id(found, unknown, context))
-
-    if is_large(groups):
-        context.answer_with(_fetch_large(groups, request, context, shaped))
-    else:
-        gathering: Gathering[OffsetFetchResponseGroup] = Gathering(
-            len(groups), lambda found: context.answer_in_slices(shaped(found))
-        )
-        for index, group in enumerate(groups[:GROUPS_AT_ONCE_MAX]):
-            fetch_group(group, context, partial(gathering.put, index), require_stable=request.require_stable)
+    return groups, unknown
 
 
-async def _fetch_large(
-    groups: list[OffsetFetchRequestGroup],
+def _response(
     request: OffsetFetchRequest,
+    groups: Sequence[OffsetFetchRequestGroup],
+    unknown: list[list[OffsetFetchResponseTopics]],
+    found: list[OffsetFetchResponseGroup],
     context: RequestContext,
-    shaped: Shaped,
-) -> OffsetFetchResponse:
-    found = await fetch_in_pieces(groups, context, require_stable=request.require_stable)
-    return await context.spread(shaped(found))
+) -> Sliced[OffsetFetchResponse]:
+    yield from _hide(groups, found, context)
+    if context.api_version < VERSION_WITH_GROUPS:
+        return (yield from _as_one_group(found[0], request, context.api_version))
+    if context.api_version < VERSION_WITH_TOPIC_IDS:
+        return OffsetFetchResponse(groups=found)
+    return (yield from _as_groups_by_id(found, unknown, context))
 
 
 def _identity(group: OffsetFetchRequestGroup) -> Hashable:
@@ -214,39 +206,26 @@ def _refused(partitions: Iterable[int], code: int) -> Sliced[list[OffsetFetchRes
     return answers
 
 
-# The coordinator looks up all offsets of a query in one turn. So a large request is divided before, and the
-# responses are joined again. Offsets of different partitions are independent: reading them in different turns
-# changes nothing.
-
-
-def is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
-    if len(groups) > GROUPS_AT_ONCE_MAX:
-        return True
-    if len(groups) > 1 and any(group.topics is None for group in groups):
-        return True
-    left = PARTITIONS_AT_ONCE_MAX
-    for group in groups:
-        for topic in group.topics or ():
-            left -= 1 + len(topic.partition_indexes)
-            if left < 0:
-                return True
-    return False
-
-
 async def fetch_in_pieces(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, require_stable: bool
 ) -> list[OffsetFetchResponseGroup]:
     """Response for each group.
 
-    Offsets that the request does not name spend its budget: a group has many, and may be named under many
-    members.
+    The coordinator looks up all offsets of a query in one turn, so a group with many named partitions is
+    divided into pieces, and their responses are joined. Offsets of different partitions are independent:
+    reading them in different turns changes nothing. Offsets that the request does not name spend its budget,
+    because a group has many, and may be named under many members.
     """
 
     def fetch(piece: OffsetFetchRequestGroup, respond: Callable[[OffsetFetchResponseGroup], None]) -> None:
         fetch_group(piece, context, respond, require_stable=require_stable)
 
-    answers = []
-    for group in groups:
+    answers: list[OffsetFetchResponseGroup] = []
+    for together in _turns(groups):
+        if len(together) > 1:
+            answers += await ask_in_chunks(together, fetch, context)
+            continue
+        (group,) = together
         answer = OffsetFetchResponseGroup(group_id=group.group_id)
         for piece in _pieces(group):
             (found,) = await ask_in_chunks([piece], fetch, context)
@@ -254,10 +233,37 @@ async def fetch_in_pieces(
                 answer = found
                 break
             _join(answer, found)
-        if group.topics is None:
+        if group.topics is None and len(groups) > 1:
             context.budget.spend_elements(sum([len(topic.partitions) for topic in answer.topics]))
         answers.append(answer)
     return answers
+
+
+def _turns(groups: Sequence[OffsetFetchRequestGroup]) -> Iterator[Sequence[OffsetFetchRequestGroup]]:
+    """Groups that are asked at the same time, because together they name few partitions."""
+    together: list[OffsetFetchRequestGroup] = []
+    left = PARTITIONS_AT_ONCE_MAX
+    for group in groups:
+        size = _size(group)
+        if together and size > left:
+            yield together
+            together, left = [], PARTITIONS_AT_ONCE_MAX
+        together.append(group)
+        left -= size
+    if together:
+        yield together
+
+
+def _size(group: OffsetFetchRequestGroup) -> int:
+    """Number of named topics and partitions; above PARTITIONS_AT_ONCE_MAX for a group that is asked alone."""
+    if group.topics is None:
+        return PARTITIONS_AT_ONCE_MAX + 1
+    size = 0
+    for topic in group.topics:
+        size += 1 + len(topic.partition_indexes)
+        if size > PARTITIONS_AT_ONCE_MAX:
+            break
+    return size
 
 
 def _join(answer: OffsetFetchResponseGroup, found: OffsetFetchResponseGroup) -> None:

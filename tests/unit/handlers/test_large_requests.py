@@ -19,7 +19,6 @@ from barnabas.handlers.offset_fetch import (
     PARTITIONS_AT_ONCE_MAX,
     fetch_in_pieces,
     handle_offset_fetch,
-    is_large,
 )
 from barnabas.handlers.shared.chunked_queries import CHUNK, ask_in_chunks
 from barnabas.network.transport.exchange import Exchange
@@ -39,7 +38,6 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.requests.context import RequestContext
 from barnabas.security.acl.authorizer import AllowAll
 from tests.support.manual_time import ManualClock
-from tests.support.slices import in_one_go
 from tests.unit.handlers.support import Broker, FakePeer, Finisher
 
 INLINE = {
@@ -160,7 +158,6 @@ def group_of(topics: dict[str, int], group_id: str = "g") -> OffsetFetchRequestG
 async def test_offsets_of_many_partitions_are_fetched_in_pieces(topics: dict[str, int]) -> None:
     asked = Asked()
     group = group_of(topics)
-    assert is_large([group])
     (answer,) = await fetch_in_pieces([group], asked.context, require_stable=True)
     assert max(asked.sizes) <= PARTITIONS_AT_ONCE_MAX + 1
     assert asked.breaths == len(asked.sizes) > 1
@@ -169,18 +166,25 @@ async def test_offsets_of_many_partitions_are_fetched_in_pieces(topics: dict[str
     assert len(answer.topics) == len(topics)
 
 
-def test_all_offsets_of_a_group_are_read_once_however_often_it_is_named() -> None:
+async def test_all_offsets_of_a_group_are_read_once_however_often_it_is_named() -> None:
     asked = Asked()
-    answered: list[Any] = []
-    finisher: Any = Finisher()
-    finisher.finish_in_slices = lambda _, work, __: answered.append(in_one_go(work))
-    asked.context = RequestContext(
-        asked.context.broker, asked.context.exchange, None, 8, 1, "test", 0.0, finisher
-    )
+    asked.context.api_version = 8
     groups = [OffsetFetchRequestGroup(group_id="g", topics=None) for _ in range(500)]
-    in_one_go(handle_offset_fetch(OffsetFetchRequest(groups=groups, require_stable=True), asked.context))
-    assert len(answered[0].groups) == 1
+    answer = await handle_offset_fetch(OffsetFetchRequest(groups=groups, require_stable=True), asked.context)
+    assert len(answer.groups) == 1
     assert len(asked.sizes) == 1
+
+
+async def test_all_offsets_of_one_group_spend_no_budget() -> None:
+    """A group may have more offsets than a request may name."""
+    asked = Asked()
+    asked.context.budget.spend_elements(ANSWER_ELEMENTS_MAX)
+    group = OffsetFetchRequestGroup(group_id="g", topics=None)
+    asked.fetch = lambda group, *, require_stable: OffsetFetchResponseGroup(  # type: ignore[method-assign]
+        topics=[OffsetFetchResponseTopics(partitions=[None] * 8)]  # type: ignore[list-item]
+    )
+    (answer,) = await fetch_in_pieces([group], asked.context, require_stable=True)
+    assert len(answer.topics[0].partitions) == 8
 
 
 async def test_groups_of_which_all_offsets_are_asked_share_one_budget() -> None:
@@ -189,10 +193,33 @@ async def test_groups_of_which_all_offsets_are_asked_share_one_budget() -> None:
     asked.context.budget.spend_elements(ANSWER_ELEMENTS_MAX - 10)
     answer = OffsetFetchResponseGroup(topics=[OffsetFetchResponseTopics(partitions=[None] * 8)])  # type: ignore[list-item]
     asked.fetch = lambda group, *, require_stable: answer  # type: ignore[method-assign]
-    groups = [OffsetFetchRequestGroup(group_id="g", member_id=each, topics=None) for each in "ab"]
-    assert is_large(groups)
+    groups = []
+    for member_id in "ab":
+        groups.append(OffsetFetchRequestGroup(group_id="g", member_id=member_id, topics=None))
+        groups.append(group_of({}))
     with pytest.raises(InvalidRequest):
         await fetch_in_pieces(groups, asked.context, require_stable=True)
+
+
+async def test_a_request_without_groups_gets_no_answers() -> None:
+    assert await fetch_in_pieces([], Asked().context, require_stable=True) == []
+
+
+async def test_small_groups_are_asked_together() -> None:
+    asked = Asked()
+    in_flight: list[Any] = []
+
+    def run(_: str, decide: Callable[[Any], Any], respond: Any, __: Any) -> None:
+        in_flight.append(lambda: respond(decide(SimpleNamespace(offset_requests=asked))))
+        if len(in_flight) == 5:
+            for each in reversed(in_flight):
+                each()
+
+    asked.run = run  # type: ignore[method-assign, assignment]
+    groups = [group_of({"t": 3}, f"g{each}") for each in range(5)]
+    async with asyncio.timeout(10):
+        answers = await fetch_in_pieces(groups, asked.context, require_stable=True)
+    assert [each.group_id for each in answers] == [each.group_id for each in groups]
 
 
 async def test_the_error_of_a_group_is_its_answer() -> None:
