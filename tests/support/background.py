@@ -15,15 +15,15 @@ class ManualBackground:
         ] = []
 
     def submit(
-        self, work: Callable[[], Any], then: Callable[[Any], None], failed: Callable[[BaseException], None]
+        self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[BaseException], None]
     ) -> None:
-        self.waiting.append((work, then, failed))
+        self.waiting.append((work, done, failed))
 
     def run_one(self) -> None:
-        work, then, failed = self.waiting.pop(0)
+        work, done, failed = self.waiting.pop(0)
         try:
             result = work()
         except OSError as error:
             failed(error)
         else:
-            then(result)
+            done(result)

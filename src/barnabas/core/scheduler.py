@@ -42,10 +42,10 @@ class Background(Protocol):
     def submit(
         self,
         work: Callable[[], T],
-        then: Callable[[T], None],
+        done: Callable[[T], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Call `work` in another thread, then exactly one of `then` and `failed` on the loop.
+        """Call `work` in another thread, then exactly one of `done` and `failed` on the loop.
 
         Work waits until a thread is free. NotBegun after the background is closed."""
         ...
@@ -68,25 +68,25 @@ class BoundedBackground:
     def submit(
         self,
         work: Callable[[], T],
-        then: Callable[[T], None],
+        done: Callable[[T], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         if self._free:
-            self._begin(work, then, failed)
+            self._begin(work, done, failed)
         else:
-            self._line.append(lambda: self._begin(work, then, failed))
+            self._line.append(lambda: self._begin(work, done, failed))
 
     def _begin(
         self,
         work: Callable[[], T],
-        then: Callable[[T], None],
+        done: Callable[[T], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        def done(result: T) -> None:
+        def finished(result: T) -> None:
             try:
                 self._next()
             finally:
-                then(result)
+                done(result)
 
         def did_not(error: BaseException) -> None:
             try:
@@ -96,7 +96,7 @@ class BoundedBackground:
 
         self._free -= 1
         try:
-            self._background.submit(work, done, did_not)
+            self._background.submit(work, finished, did_not)
         except RuntimeError as error:
             did_not(error)
 
@@ -118,7 +118,7 @@ class InlineBackground:
     def submit(
         self,
         work: Callable[[], T],
-        then: Callable[[T], None],
+        done: Callable[[T], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         try:
@@ -126,4 +126,4 @@ class InlineBackground:
         except Exception as error:  # noqa: BLE001 - the outcome is handed on
             failed(error)
         else:
-            then(result)
+            done(result)

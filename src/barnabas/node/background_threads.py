@@ -68,7 +68,7 @@ class ThreadBackground:
     def submit(
         self,
         work: Callable[[], T],
-        then: Callable[[T], None],
+        done: Callable[[T], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         if self._all_gone is not None:
@@ -80,15 +80,15 @@ class ThreadBackground:
             except BaseException as error:  # noqa: BLE001 - the outcome is handed on
                 self._post(partial(self._deliver, failed, error))
             else:
-                self._post(partial(self._deliver, then, result))
+                self._post(partial(self._deliver, done, result))
 
         self._undelivered += 1
         self._queue.put(run)
         self._grow()
 
-    def _deliver(self, told: Callable[[T], None], outcome: T) -> None:
+    def _deliver(self, callback: Callable[[T], None], outcome: T) -> None:
         self._undelivered -= 1
-        told(outcome)
+        callback(outcome)
         if not self._undelivered:
             self.on_idle()
 

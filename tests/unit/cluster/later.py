@@ -14,9 +14,9 @@ class Later:
         self._work: list[Callable[[], None]] = []
 
     def submit(
-        self, work: Callable[[], T], then: Callable[[T], None], failed: Callable[[BaseException], None]
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
     ) -> None:
-        self._work.append(lambda: then(work()))
+        self._work.append(lambda: done(work()))
 
     def run_one(self) -> bool:
         if not self._work:

@@ -30,7 +30,7 @@ from tests.unit.controller.support import BROKER_ID, Admin
 
 
 def _submit_later(
-    self: InlineBackground, work: Any, then: Callable[[Any], None], failed: Callable[[BaseException], None]
+    self: InlineBackground, work: Any, done: Callable[[Any], None], failed: Callable[[BaseException], None]
 ) -> None:
     def run() -> None:
         try:
@@ -38,7 +38,7 @@ def _submit_later(
         except OSError as error:
             failed(error)
         else:
-            then(result)
+            done(result)
 
     asyncio.get_running_loop().call_later(0.001, run)
 

@@ -106,7 +106,7 @@ class Thread:
         self.is_closed = False
 
     def submit(
-        self, work: Callable[[], T], then: Callable[[T], None], failed: Callable[[BaseException], None]
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
     ) -> None:
         if self.is_closed:
             raise RuntimeError("closed")
@@ -117,7 +117,7 @@ class Thread:
             except BaseException as error:
                 failed(error)
             else:
-                then(result)
+                done(result)
 
         self.waiting.append(both)
 

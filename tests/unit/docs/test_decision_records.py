@@ -21,7 +21,14 @@ NO_MODULES = {
         "message.timestamp.after.max.ms",
     ),
     *("client.py", "constraints.txt", "hatch_build.py", "pyproject.toml"),
-    *("os.sendfile", "ssl.SSLContext.wrap_socket", "context.allows", "context.budget", "metrics.counter"),
+    *(
+        "asyncio.to_thread",
+        "os.sendfile",
+        "ssl.SSLContext.wrap_socket",
+        "context.allows",
+        "context.budget",
+        "metrics.counter",
+    ),
 }
 """Dotted names in backticks that are settings, files, or parts of other libraries and of instances."""
 NO_FILES = {"/connector-plugins", "/tmp", "protocol/connection.py"}

@@ -215,7 +215,7 @@ async def test_small_groups_are_asked_together() -> None:
             for each in reversed(in_flight):
                 each()
 
-    asked.run = run  # type: ignore[method-assign, assignment]
+    asked.run = run  # type: ignore[method-assign]
     groups = [group_of({"t": 3}, f"g{each}") for each in range(5)]
     async with asyncio.timeout(10):
         answers = await fetch_in_pieces(groups, asked.context, require_stable=True)

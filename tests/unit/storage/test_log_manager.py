@@ -863,10 +863,10 @@ class LaterBackground(InlineBackground):
     def submit(
         self,
         work: Callable[[], T],
-        then: Callable[[T], None],
+        done: Callable[[T], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        self.waiting.append(lambda: InlineBackground.submit(self, work, then, failed))
+        self.waiting.append(lambda: InlineBackground.submit(self, work, done, failed))
 
     def run(self) -> None:
         for each in self.waiting:

@@ -38,11 +38,11 @@ class Threads:
         self.refuses = False
 
     def submit(
-        self, work: Callable[[], T], then: Callable[[T], None], failed: Callable[[BaseException], None]
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
     ) -> None:
         if self.refuses:
             raise RuntimeError("can't start new thread")
-        self.submitted.append((work, lambda: then(None)))  # type: ignore[arg-type]
+        self.submitted.append((work, lambda: done(None)))  # type: ignore[arg-type]
 
     def write(self) -> None:
         for work, deliver in self.submitted:

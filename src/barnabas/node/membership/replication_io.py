@@ -52,11 +52,11 @@ class ReplicationTasks:
         state: PartitionState,
         joining: Joining | None,
         withdrawn: PartitionState | None,
-        written: Callable[[int], None],
+        done: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> None:
         write = partial(self._store.write, topic_partition, state, joining, withdrawn)
-        self._tasks.start(_report(write, written, failed))
+        self._tasks.start(_report(write, done, failed))
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -41,11 +41,11 @@ class IsrStore(Protocol):
         state: PartitionState,
         joining: Joining | None,
         withdrawn: PartitionState | None,
-        written: Callable[[int], None],
+        done: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> None:
         """Replace the state on condition that it still has `state.state_version`. Later exactly one of
-        `written`, with the new version, and `failed` is called. BadVersion: the state has another version.
+        `done`, with the new version, and `failed` is called. BadVersion: the state has another version.
         NoNode: the partition is gone. IneligibleReplica: the joining follower has restarted. A `withdrawn`
         state that the store may hold, under the next version, is replaced too."""
         ...

@@ -318,10 +318,8 @@ class Partition:
         self._appended(info)
         return info
 
-    def append_elsewhere(
-        self, records: Records, required_acks: int, report: Callable[[Outcome], None]
-    ) -> None:
-        """`append` with the write in a thread; `report` is called when it is over."""
+    def append_elsewhere(self, records: Records, required_acks: int, done: Callable[[Outcome], None]) -> None:
+        """`append` with the write in a thread; `done` is called when it is over."""
         self._check_may_append(required_acks)
 
         def written(outcome: Outcome) -> None:
@@ -329,7 +327,7 @@ class Partition:
                 if isinstance(outcome, AppendInfo):
                     self._appended(outcome)
             finally:
-                report(outcome)
+                done(outcome)
 
         append_elsewhere(self.log, records, self.leadership.leader_epoch, written)
 

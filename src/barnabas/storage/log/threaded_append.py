@@ -28,23 +28,21 @@ def when_written(log: Log, go_on: Callable[[], None]) -> None:
         log.waiting.append(go_on)
 
 
-def append_elsewhere(
-    log: Log, records: Records, leader_epoch: int, report: Callable[[Outcome], None]
-) -> None:
+def append_elsewhere(log: Log, records: Records, leader_epoch: int, done: Callable[[Outcome], None]) -> None:
     """Append records of a client as `Log.append_as_leader` does, with a thread for the write.
 
-    `report` is called when the write is over. The caller must not touch `records` until then. A failed check
-    raises, and `report` is not called."""
+    `done` is called when the write is over. The caller must not touch `records` until then. A failed check
+    raises, and `done` is not called."""
     assert log.writing is None, "one write at a time"
     now_ms = log.environment.clock.now_ms()
     accepted = log.accept(records, leader_epoch, AppendOrigin.CLIENT, now_ms)
     if isinstance(accepted, AppendInfo):
-        _report(log, report, accepted)
+        _report(log, done, accepted)
         return
     segment = log.segment_for(accepted.batches, len(accepted.buffer), accepted.max_timestamp, now_ms)
     with log.guarded("appending"):
         segment.look_up_max_timestamp()
-        writing = ThreadedWrite(segment, accepted, log.log_end_offset, report)
+        writing = ThreadedWrite(segment, accepted, log.log_end_offset, done)
     log.writing = writing
     log.environment.writers(log.log_directory).submit(
         writing.perform, lambda _: _written(log, writing), lambda _: _written(log, writing)
@@ -56,7 +54,7 @@ def _written(log: Log, writing: ThreadedWrite) -> None:
     if log.writing is writing:
         log.settle()
     assert writing.outcome is not None
-    _report(log, writing.report, writing.outcome)
+    _report(log, writing.done, writing.outcome)
     if log.is_queue_running:
         return  # no thread ran this: the caller runs the queue, so a long queue makes no deep stack
     log.is_queue_running = True
@@ -68,7 +66,7 @@ def _written(log: Log, writing: ThreadedWrite) -> None:
         log.is_queue_running = False
 
 
-def _report(log: Log, report: Callable[[Outcome], None], outcome: Outcome) -> None:
+def _report(log: Log, done: Callable[[Outcome], None], outcome: Outcome) -> None:
     """Report once. A fault in the answer neither stops the queue nor refuses the append."""
     with sweeping("the answer to an append", log.topic_partition):
-        report(outcome)
+        done(outcome)

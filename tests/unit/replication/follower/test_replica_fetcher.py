@@ -338,12 +338,12 @@ class NoThreads:
     def submit(
         self,
         work: Callable[[], Any],
-        then: Callable[[Any], None],
+        done: Callable[[Any], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         if not self.has_threads:
             raise RuntimeError("can't start new thread")
-        InlineBackground().submit(work, then, failed)
+        InlineBackground().submit(work, done, failed)
 
 
 def test_a_cut_that_could_not_even_be_synced_is_synced_later(tmp_path: Path, network: Network) -> None:

@@ -41,7 +41,7 @@ class Store:
         state: PartitionState,
         joining: Joining | None,
         withdrawn: PartitionState | None,
-        written: Callable[[int], None],
+        done: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> None:
         assert topic_partition == ZERO
@@ -52,7 +52,7 @@ class Store:
         if isinstance(answer, Exception):
             failed(answer)
         else:
-            written(answer)
+            done(answer)
 
 
 @pytest.fixture
@@ -261,10 +261,10 @@ class WillingStore(Store):
         state: PartitionState,
         joining: Joining | None,
         withdrawn: PartitionState | None,
-        written: Callable[[int], None],
+        done: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        written(state.state_version + 1)
+        done(state.state_version + 1)
 
 
 def test_the_changes_of_a_moment_are_one_line_in_the_log(

@@ -84,11 +84,11 @@ class ClusterMarkers:
 
         gathering: Gathering[MarkerErrors] = Gathering(len(by_leader), written)
         for index, (leader, led) in enumerate(by_leader.items()):
-            finish = partial(gathering.put, index)
+            put = partial(gathering.put, index)
             if leader == self._broker_id:
-                self._local.write(marker, led, finish)
+                self._local.write(marker, led, put)
             else:
-                self._start(self._send(leader, marker, led, finish))
+                self._start(self._send(leader, marker, led, put))
 
     async def _leave_out_deleted(
         self, errors: MarkerErrors, doubtful: Sequence[TopicPartition], done: Callable[[MarkerErrors], None]
@@ -118,14 +118,14 @@ class ClusterMarkers:
         leader: int,
         marker: TransactionMarker,
         partitions: Sequence[TopicPartition],
-        finish: Callable[[MarkerErrors], None],
+        done: Callable[[MarkerErrors], None],
     ) -> None:
         """Send one request after the other to the leader, each with so many partitions."""
         errors: dict[TopicPartition, KafkaError] = {}
         for begin in range(0, len(partitions), MARKERS_UNWRITTEN_MAX):
             piece = partitions[begin : begin + MARKERS_UNWRITTEN_MAX]
             errors.update(await self._sent(leader, marker, piece))
-        finish(errors)
+        done(errors)
 
     async def _sent(
         self, leader: int, marker: TransactionMarker, partitions: Sequence[TopicPartition]

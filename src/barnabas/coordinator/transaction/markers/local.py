@@ -100,7 +100,7 @@ class LocalMarkers:
         self,
         marker: TransactionMarker,
         topic_partition: TopicPartition,
-        finish: Callable[[KafkaError | None], None],
+        done: Callable[[KafkaError | None], None],
     ) -> None:
         try:
             partition = self._replicas.partition(*topic_partition)
@@ -110,24 +110,24 @@ class LocalMarkers:
                     topic_partition.partition,
                     ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch),
                     EndTransactionMarker(marker.is_commit, marker.coordinator_epoch),
-                    finish,
-                    finish,
+                    done,
+                    done,
                 )
                 return
             end_offset = self._append(marker, partition)
         except KafkaError as error:
-            finish(error)
+            done(error)
             return
         except Exception:
             logger.exception("partition %s: writing a transaction marker failed", topic_partition)
-            finish(UnknownServerError("the broker met an unexpected error"))
+            done(UnknownServerError("the broker met an unexpected error"))
             return
         self._log.await_replication(
             topic_partition,
             partition.leadership.leader_epoch,
             end_offset,
             MARKER_TIMEOUT_MS,
-            finish,
+            done,
         )
         self._replicas.delayed.wake(topic_partition)
 

@@ -76,7 +76,7 @@ class ThreadedWrite:
     It runs once: in the thread, or on the loop if `Log.settle` comes first."""
 
     __slots__ = (
-        "_file", "_lock", "_path", "_position", "base_offset", "error", "is_done", "outcome", "report",
+        "_file", "_lock", "_path", "_position", "base_offset", "done", "error", "is_done", "outcome",
         "segment", "validated",
     )  # fmt: skip
 
@@ -85,12 +85,12 @@ class ThreadedWrite:
         segment: Segment,
         validated: ValidatedRecords,
         base_offset: int,
-        report: Callable[[Outcome], None],
+        done: Callable[[Outcome], None],
     ) -> None:
         self.segment = segment
         self.validated = validated
         self.base_offset = base_offset
-        self.report = report
+        self.done = done
         self.outcome: Outcome | None = None
         """Set once the log has recorded the append."""
         self.error: OSError | None = OSError(errno.EIO, "the write did not finish")
