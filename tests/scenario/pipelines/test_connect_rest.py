@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import subprocess
@@ -297,6 +298,26 @@ async def test_what_an_elder_was_answered_before_it_saw_the_claim_is_not_lost(pi
         await elder.delete("late", 3)
         assert await anext(changes) == Change("a", name="late", deleted_generation=3)
         await changes.aclose()
+
+
+async def test_a_service_has_caught_up_when_it_has_read_what_others_stored(pipelines_broker: str) -> None:
+    elder, younger = (PipelineStore(lambda _: {"bootstrap.servers": pipelines_broker}, each) for each in "ab")
+    async with elder, younger:
+        await elder.claim("elder:1")
+        await elder.load()
+        await elder.caught_up()
+        await younger.put(Stored("p", {"connector.class": "ConsoleSink"}))
+        seen: list[str] = []
+
+        async def follow() -> None:
+            async for change in elder.follow():
+                seen.extend([change.name])
+
+        following = asyncio.create_task(follow())
+        await elder.caught_up()
+        assert seen == ["p"]
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 def test_a_third_party_client_of_connect_steers_pipelines(service: RunningService) -> None:

@@ -3,6 +3,9 @@
 The service with the last claim in the store leads. It writes a heartbeat every few seconds and releases its
 claim when it ends. The others follow. One of them claims the pipelines when the leader has released its claim
 or its heartbeats have stopped.
+
+Silence is measured by a clock that does not jump. It counts only while this service runs and reads: one that
+stood still reads first what the leader has written meanwhile.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_MS = 5_000
 SILENCE_MS = 20_000
 """A leader without a heartbeat for this long counts as dead."""
+STOOD_STILL_MS = 2 * HEARTBEAT_MS
+"""A pause between heartbeats that takes this long: the process or its machine was stopped."""
 
 
 class Claims(Protocol):
@@ -49,7 +54,7 @@ class Leadership:
         self._worker_id = worker_id
         self._clock = clock
         self._leader_id = ""
-        self._last_heartbeat_ms = 0
+        self._last_heartbeat_ms = 0.0
         """Time of the leader's last record."""
 
     @property
@@ -76,7 +81,10 @@ class Leadership:
     async def keep(self) -> None:
         """Write heartbeats, or check those of the leader, without end."""
         while True:
+            slept_at_ms = self._clock.monotonic_ms()
             await asyncio.sleep(HEARTBEAT_MS / 1_000)
+            if self._clock.monotonic_ms() - slept_at_ms > STOOD_STILL_MS:
+                self._heard()
             with sweeping("keeping the leadership"):
                 try:
                     await self.tick()
@@ -86,7 +94,7 @@ class Leadership:
     async def tick(self) -> None:
         if self.is_leader:
             await self._store.heartbeat()
-        elif self._clock.now_ms() - self._last_heartbeat_ms > SILENCE_MS:
+        elif self._clock.monotonic_ms() - self._last_heartbeat_ms > SILENCE_MS:
             logger.warning(
                 "the pipeline service at %s writes no heartbeats: taking over its pipelines",
                 self.other_leader,
@@ -98,7 +106,7 @@ class Leadership:
         if change.claim is not None:
             return self.claimed(change.claim)
         if change.is_gap or (change.is_heartbeat and change.writer == self._leader_id):
-            self._last_heartbeat_ms = self._clock.now_ms()
+            self._heard()
         elif change.is_release and change.writer == self._leader_id and not self.is_leader:
             logger.info("the pipeline service at %s has ended: taking over its pipelines", self.other_leader)
             try:
@@ -110,7 +118,7 @@ class Leadership:
     def claimed(self, claim: Claim) -> LeadershipChange | None:
         if claim.service_id != self._store.service_id:
             self._leader_id, self.other_leader = claim.service_id, claim.worker_id
-            self._last_heartbeat_ms = self._clock.now_ms()
+            self._heard()
             return LeadershipChange.LOST
         if self.is_leader:
             return None
@@ -120,4 +128,8 @@ class Leadership:
     async def _take(self) -> None:
         """Claim the pipelines. Other services may claim at this moment; the order in the store decides."""
         await self._store.claim(self._worker_id)
-        self._last_heartbeat_ms = self._clock.now_ms()
+        self._heard()
+
+    def _heard(self) -> None:
+        """Silence begins again."""
+        self._last_heartbeat_ms = self._clock.monotonic_ms()

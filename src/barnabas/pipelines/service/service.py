@@ -6,7 +6,8 @@ every acknowledged change. Errors carry the HTTP code that Connect uses.
 One of several services is the leader (`leadership`) and runs the pipelines; the others only follow.
 
 Changes take turns under a lock, from reading the state to storing the new one. So each change sees the result
-of the previous one.
+of the previous one. A change begins when everything stored so far was read: a service that stood still or was
+cut off may have lost the pipelines, and would store its old copy over acknowledged changes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -43,6 +45,7 @@ class Store(Claims, Protocol):
     def deleted_generations(self) -> Mapping[str, int]: ...
     async def load(self) -> dict[str, Stored]: ...
     def follow(self) -> AsyncIterator[Change]: ...
+    async def caught_up(self) -> None: ...
     async def put(self, stored: Stored) -> None: ...
     async def delete(self, name: str, generation: int) -> None: ...
 
@@ -144,7 +147,7 @@ class PipelineService:
         return _effective(stored)
 
     async def create(self, name: str, config: Mapping[str, Any], target: Target = Target.RUNNING) -> Stored:
-        async with self._turn:
+        async with self._changing():
             if name in self._stored:
                 raise ServiceError(409, f"Connector {name} already exists")
             return await self._change(self._new(name, await self._checked(name, config), target))
@@ -157,7 +160,7 @@ class PipelineService:
 
     async def configure(self, name: str, config: Mapping[str, Any]) -> tuple[Stored, bool]:
         """Set the whole configuration; returns whether the pipeline is new."""
-        async with self._turn:
+        async with self._changing():
             known = self._stored.get(name)
             checked = await self._checked(name, config)
             wanted = self._new(name, checked) if known is None else replace(known, config=checked)
@@ -183,14 +186,14 @@ class PipelineService:
 
     async def patch(self, name: str, changes: Mapping[str, Any]) -> Stored:
         """Change some settings; null removes one."""
-        async with self._turn:
+        async with self._changing():
             known = self.stored(name)
             merged = {**known.config, **changes}
             kept = {key: value for key, value in merged.items() if value is not None}
             return await self._change(replace(known, config=await self._checked(name, kept)))
 
     async def delete(self, name: str) -> None:
-        async with self._turn:
+        async with self._changing():
             self.leadership.check()
             last = self.stored(name).generation
             await self._store.delete(name, last)
@@ -219,8 +222,16 @@ class PipelineService:
                 await self._groups.delete(group_id)
 
     async def set_target(self, name: str, target: Target) -> None:
-        async with self._turn:
+        async with self._changing():
             await self._change(replace(self.stored(name), target=target))
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[None]:
+        """Turn of a change, from everything that is stored when it begins."""
+        self.leadership.check()
+        await self._store.caught_up()
+        async with self._turn:
+            yield
 
     def restart(self, name: str, *, only_failed: bool = False) -> None:
         self.leadership.check()
@@ -260,7 +271,7 @@ class PipelineService:
 
     async def reset_offsets(self, name: str) -> None:
         """Begin again where the spec says, with a new checkpoint and no offsets in the group."""
-        async with self._turn:
+        async with self._changing():
             stored = self._stopped(name)
             spec = self.spec(name)
             await self._delete_groups(spec)
@@ -268,7 +279,7 @@ class PipelineService:
 
     async def set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         """Begin again at these offsets; other partitions keep theirs."""
-        async with self._turn:
+        async with self._changing():
             await self._set_offsets(name, rows)
 
     async def _set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:

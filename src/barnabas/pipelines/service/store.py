@@ -35,8 +35,9 @@ from barnabas.client.core.retries import BACKOFF
 from barnabas.client.extensions.records import Record
 from barnabas.client.producer.producer import Producer
 from barnabas.config.definitions.keys import Definition
-from barnabas.core.errors import TopicAlreadyExists
-from barnabas.core.ids import TopicPartition
+from barnabas.core.clock import Clock
+from barnabas.core.errors import RequestTimedOut, TopicAlreadyExists
+from barnabas.core.ids import Randomness, TopicPartition
 from barnabas.core.reporting.error_isolation import complain
 from barnabas.pipelines.service.errors import AWAY
 
@@ -59,6 +60,7 @@ PRODUCER_SETTINGS: Final[Mapping[str, Any]] = {
     "max_request_size": 16 * 1024 * 1024,
 }
 """A user waits for a change: it is stored, or fails, in this time. The broker decides what is too large."""
+CAUGHT_UP_WITHIN_S = 30.0
 WRITER = "writer"
 """Header that names the writing service."""
 
@@ -135,14 +137,27 @@ class Change:
 class PipelineStore:
     """Used as a context: `async with PipelineStore(config, service_id) as store`."""
 
-    def __init__(self, config: ClientConfig, service_id: str, topic: str = TOPIC) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        service_id: str,
+        topic: str = TOPIC,
+        *,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
         self.service_id = service_id
         self._config = config
         self._topic = topic
+        self._clock = clock
+        self._randomness = randomness
         self._only = TopicPartition(topic, 0)
-        self._producer = Producer(config(PRODUCER_KEYS), **PRODUCER_SETTINGS)
+        self._producer = Producer(
+            config(PRODUCER_KEYS), clock=clock, randomness=randomness, **PRODUCER_SETTINGS
+        )
         self._position = 0
-        """Offset of the first record that `load` has not read."""
+        """Offset of the first record that neither `load` nor `follow` has passed on."""
+        self._has_moved = asyncio.Event()
         self.leader: Claim | None = None
         """Last claim when the pipelines were loaded."""
         self.deleted_generations: dict[str, int] = {}
@@ -192,6 +207,8 @@ class PipelineStore:
             pause_ms = PAUSE_MS
             while True:
                 try:
+                    self._position = await consumer.position(self._only)
+                    self._has_moved.set()
                     changes = _changes(await consumer.poll(timeout_ms=POLL_MS))
                     if not changes:  # the records of a cluster out of reach are missing silently
                         await consumer.end_offsets([self._only])
@@ -208,6 +225,20 @@ class PipelineStore:
                 for change in changes:
                     yield change
 
+    async def caught_up(self) -> None:
+        """Wait until `follow` has passed on every change that the topic holds now."""
+        try:
+            async with asyncio.timeout(CAUGHT_UP_WITHIN_S):
+                async with self._consumer() as consumer:
+                    end = (await consumer.end_offsets([self._only]))[self._only]
+                while self._position < end:
+                    self._has_moved.clear()
+                    await self._has_moved.wait()
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"{self._topic} is not read up to its end within {CAUGHT_UP_WITHIN_S:.0f} s"
+            ) from None
+
     async def put(self, stored: Stored) -> None:
         await self._send(stored.name.encode(), stored.to_bytes())
 
@@ -219,7 +250,7 @@ class PipelineStore:
         await self._producer.publish(self._topic, value, key=key, headers=headers, partition=0)
 
     async def _create(self) -> None:
-        async with Admin(self._config(ADMIN_KEYS)) as admin:
+        async with Admin(self._config(ADMIN_KEYS), clock=self._clock, randomness=self._randomness) as admin:
             with suppress(TopicAlreadyExists):
                 await admin.create_topics(
                     [NewTopic(self._topic, partitions=1, configs={"cleanup.policy": "compact"})]
@@ -227,7 +258,12 @@ class PipelineStore:
 
     @asynccontextmanager
     async def _consumer(self) -> AsyncIterator[Consumer]:
-        consumer: Consumer = Consumer(self._config(CONSUMER_KEYS), auto_offset_reset="earliest")
+        consumer: Consumer = Consumer(
+            self._config(CONSUMER_KEYS),
+            clock=self._clock,
+            randomness=self._randomness,
+            auto_offset_reset="earliest",
+        )
         async with consumer:
             await consumer.assign([self._only])
             yield consumer

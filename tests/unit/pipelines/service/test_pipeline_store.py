@@ -33,6 +33,9 @@ class Scripted:
 
     def seek(self, *_: object) -> None: ...
 
+    async def position(self, _: object) -> int:
+        return 0
+
     async def poll(self, **_: object) -> list[Record]:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):

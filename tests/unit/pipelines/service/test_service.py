@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ class SlowStore:
         """Claims, beats and farewells."""
         self.failure: Exception | None = None
         """Why a claim cannot be made now."""
+        self.catch_up: Callable[[], Awaitable[None]] = partial(asyncio.sleep, 0)
         self._turn = asyncio.Lock()
 
     async def claim(self, worker_id: str) -> None:
@@ -58,6 +60,9 @@ class SlowStore:
     async def follow(self) -> AsyncIterator[Change]:
         for change in self.changes:
             yield change
+
+    async def caught_up(self) -> None:
+        await self.catch_up()
 
     async def put(self, stored: Stored) -> None:
         async with self._turn:
@@ -251,6 +256,57 @@ async def test_a_leader_that_dies_is_replaced(world: World) -> None:
     await world.service.leadership.tick()
     await world.follow(*world.store.changes)
     assert (world.store.written, world.service.leadership.other_leader) == (["claim"], None)
+
+
+async def test_a_change_begins_with_what_other_services_have_stored(world: World) -> None:
+    """A service that stood still has not read that another one runs the pipelines, and has changed them."""
+    await world.service.create("p", CONFIG)
+    world.store.catch_up = partial(world.follow, theirs())
+    for change in (
+        world.service.configure("p", {**CONFIG, "topic": "old"}),
+        world.service.patch("p", {"topic": "old"}),
+        world.service.set_target("p", Target.PAUSED),
+        world.service.delete("p"),
+        world.service.create("q", CONFIG),
+        world.service.set_offsets("p", []),
+        world.service.reset_offsets("p"),
+    ):
+        world.service.leadership.claimed(Claim("s", "w:1"))
+        with pytest.raises(ServiceError, match="other:1 has taken over"):
+            await change
+    assert world.store.rows == {"p": Stored("p", {**CONFIG, "name": "p"})}
+
+
+async def test_a_wall_clock_that_jumps_makes_no_leader_silent(world: World) -> None:
+    await world.follow(theirs())
+    world.store.written = []
+    world.clock.jump(ms=10 * SILENCE_MS)
+    await world.service.leadership.tick()
+    assert world.store.written == []
+    world.clock.jump(ms=-20 * SILENCE_MS)
+    world.clock.advance(ms=SILENCE_MS + 1)
+    await world.service.leadership.tick()
+    assert world.store.written == ["claim"]
+
+
+async def test_a_service_that_stood_still_reads_before_it_takes_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeats of the leader wait to be read."""
+    await world.follow(theirs())
+    world.store.written = []
+    slept: list[float] = []
+
+    async def stand_still(_: float) -> None:
+        slept.append(SILENCE_MS + 1)
+        if len(slept) > 1:
+            raise asyncio.CancelledError
+        world.clock.advance(ms=SILENCE_MS + 1)
+
+    monkeypatch.setattr(asyncio, "sleep", stand_still)
+    with pytest.raises(asyncio.CancelledError):
+        await world.service.leadership.keep()
+    assert world.store.written == []
 
 
 async def is_leading(world: World) -> bool:
