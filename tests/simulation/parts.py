@@ -16,6 +16,7 @@ from tests.simulation.moving import Moving
 from tests.simulation.moving_trials import Relocation
 from tests.simulation.notice_trials import Notices, TokenHolders
 from tests.simulation.recreation import Recreation
+from tests.simulation.service_trial import Services
 from tests.simulation.shape import Shape
 from tests.simulation.sink import Sink
 from tests.simulation.source import Source
@@ -69,6 +70,7 @@ TRIALS: dict[str, type[Part]] = {
     "source": Source,
     "notices": Notices,
     "tokens": TokenHolders,
+    "services": Services,
 }
 
 

@@ -334,4 +334,69 @@ TRIAL_BUGS = (
         "    return tree if known else tree\n",
         trial="source",
     ),
+    # Services of pipelines
+    Bug(
+        "a change of a pipeline starts from the copy of a service",
+        "barnabas.pipelines.service.service",
+        "        await self._store.caught_up()\n",
+        "",
+        trial="services",
+    ),
+    Bug(
+        "the silence of a service is measured by the wall clock",
+        "barnabas.pipelines.service.leadership",
+        "        elif self._clock.monotonic_ms() - self._last_heartbeat_ms",
+        "        elif self._clock.now_ms() - self._last_heartbeat_ms",
+        (
+            Edit(
+                "barnabas.pipelines.service.leadership",
+                "        self._last_heartbeat_ms = self._clock.monotonic_ms()\n",
+                "        self._last_heartbeat_ms = self._clock.now_ms()\n",
+            ),
+        ),
+        trial="services",
+    ),
+    Bug(
+        "a service that stood still takes over before it reads",
+        "barnabas.pipelines.service.leadership",
+        "            if self._clock.monotonic_ms() - slept_at_ms > STOOD_STILL_MS:\n",
+        "            if False:\n",
+        trial="services",
+    ),
+    Bug(
+        "a service whose pipelines were taken runs them on",
+        "barnabas.pipelines.service.service",
+        "        if change is LeadershipChange.LOST:\n",
+        "        if False:\n",
+        trial="services",
+    ),
+    Bug(
+        "a claim that comes while a service opens is not seen",
+        "barnabas.pipelines.service.service",
+        "        if self._store.leader is not None:  # another service may have claimed meanwhile\n",
+        "        if False:\n",
+        trial="services",
+    ),
+    Bug(
+        "a released claim is waited for like a dead service",
+        "barnabas.pipelines.service.leadership",
+        "        elif change.is_release and change.writer == self._leader_id and not self.is_leader:\n",
+        "        elif False:\n",
+        trial="services",
+    ),
+    Bug(
+        "the generations of deleted pipelines are forgotten",
+        "barnabas.pipelines.service.service",
+        "            self._deleted_generations[name] = change.deleted_generation\n",
+        "            pass\n",
+        trial="services",
+    ),
+    Bug(
+        "changes of the other services are not followed",
+        "barnabas.pipelines.service.service",
+        "        elif change.stored is not None:\n            self._stored[name] = change.stored\n",
+        "        elif change.stored is not None and name not in self._stored:\n"
+        "            self._stored[name] = change.stored\n",
+        trial="services",
+    ),
 )

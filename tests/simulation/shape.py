@@ -42,6 +42,8 @@ LATER_EMBEDDED_TRIALS = (
 LATEST_TRIALS = ("notices", "tokens")
 """Those that a seed without one of `LATER_TRIALS` may have."""
 LATEST_EMBEDDED_TRIALS = ("tokens",)
+NEWEST_TRIALS = ("services",)
+"""Those that a seed without any of these may have."""
 ZOOKEEPER_TRIALS = ("notices",)
 """Those that change the clock of the store, which the shared store has from its machine."""
 TRIAL_SHARE = 0.6
@@ -105,8 +107,8 @@ def draw_shape(seed: int, trial: str = "") -> Shape:
 
 def _is_embedded(seed: int, trial: str) -> bool:
     is_drawn = random.Random(f"{seed} store").random() < EMBEDDED_SHARE
-    of_one = (*EMBEDDED_TRIALS, *LATER_EMBEDDED_TRIALS, *LATEST_EMBEDDED_TRIALS)
-    of_many = (*TRIALS, *LATER_TRIALS, *LATEST_TRIALS)
+    of_one = (*EMBEDDED_TRIALS, *LATER_EMBEDDED_TRIALS, *LATEST_EMBEDDED_TRIALS, *NEWEST_TRIALS)
+    of_many = (*TRIALS, *LATER_TRIALS, *LATEST_TRIALS, *NEWEST_TRIALS)
     return is_drawn if not trial or (trial in of_one and trial in of_many) else trial in of_one
 
 
@@ -123,7 +125,7 @@ def _later_trial(seed: int, shape: Shape) -> str:
     if chance.random() < LATER_TRIAL_SHARE:
         has_own_store = shape.is_embedded or shape.is_shared
         return chance.choice(LATEST_EMBEDDED_TRIALS if has_own_store else LATEST_TRIALS)
-    return ""
+    return random.Random(f"{seed} newest trial").choice(NEWEST_TRIALS)
 
 
 def embedded(shape: Shape) -> Shape:
