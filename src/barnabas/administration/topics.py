@@ -138,12 +138,21 @@ class TopicAdministration:
         return None
 
     async def _wait_for_metadata(self, name: str) -> KafkaError | None:
-        """Wait for a topic that another broker has just created and that the metadata do not show yet."""
+        """Wait for a topic that another broker has just created and that the metadata do not show yet.
+
+        The name of a deleted topic is taken until its replicas are gone, and no metadata will show it. The
+        client asks again; a request that waited would hold up those behind it.
+        """
         try:
-            await self._wait(lambda: name in self._metadata, AUTO_CREATE_WAIT_MS, "")
-        except RequestTimedOut:
-            return LeaderNotAvailable(f"topic '{name}' is being created")
-        return None
+            with as_client_errors():
+                is_deleted = await self._znodes.exists(DeleteTopicsZnode.path(name)) is not None
+        except KafkaError as error:
+            return error
+        if is_deleted:
+            return UnknownTopicOrPartition(f"the topic '{name}' is being deleted")
+        if await self._metadata_wait.until(lambda: name in self._metadata, AUTO_CREATE_WAIT_MS):
+            return None
+        return LeaderNotAvailable(f"topic '{name}' is being created")
 
     async def create_partitions(
         self,

@@ -213,3 +213,18 @@ async def test_a_topic_without_leaders_is_not_ready(cluster: Cluster, topics: To
         cache.put_topic("t", topic_id, partitions)
         await cluster.settle()
     assert (await creating).topic_id == topic_id
+
+
+async def test_a_name_that_is_being_deleted_is_not_waited_for(
+    cluster: Cluster, topics: TopicAdministration
+) -> None:
+    """Requests behind the one that may create the topic would wait too."""
+    await topics.create_topic(TopicSpec("t", 1, 1))
+    cluster.brokers[2].is_reachable = False
+    cluster.brokers[3].is_reachable = False
+    deleting = await begin(cluster, topics.delete_topic("t", timeout_ms=60_000))
+    assert await cluster.exists(TopicZnode.path("t"))
+    creating = await begin(cluster, topics.auto_create(["t"]))
+    assert creating.done()
+    assert isinstance((await creating)["t"], UnknownTopicOrPartition)
+    deleting.cancel()
