@@ -174,3 +174,11 @@ def test_metrics_have_a_snapshot_and_a_page() -> None:
         "producer_request_latency_ms_sum": 2.0,
     }
     assert 'producer_record_send_total{topic="orders"} 3' in metrics.prometheus()
+
+
+@pytest.mark.parametrize(
+    "headers", [[(b"name", b"v")], [("name", ["v"])], [("name", 5)], {"name": 5}, [("name",)], ["name"]]
+)
+def test_a_header_of_another_type_is_refused(headers: Any) -> None:
+    with pytest.raises(TypeError, match="header"):
+        header_pairs(headers)

@@ -82,8 +82,22 @@ class ProducerRecord(NamedTuple):
 
 
 def header_pairs(headers: Headers | None) -> Sequence[Header]:
-    """Headers as pairs of a name and bytes. Text becomes UTF-8."""
+    """Headers as pairs of a name and bytes. Text becomes UTF-8. Other types raise TypeError."""
     if not headers:
         return ()
     pairs: Iterable[tuple[str, Any]] = headers.items() if isinstance(headers, Mapping) else headers
-    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
+    return [_header(*pair) if isinstance(pair, tuple | list) else _header(pair) for pair in pairs]
+
+
+def _header(*pair: Any) -> Header:
+    """One header, checked before a batch has it: a batch that cannot be encoded fails all of its records."""
+    if len(pair) != 2 or not isinstance(pair[0], str):
+        raise TypeError(f"a header is a name (str) and bytes, not {pair!r}")
+    name, value = pair
+    if isinstance(value, str):
+        return name, value.encode()
+    if value is None or isinstance(value, bytes):
+        return name, value
+    if isinstance(value, bytearray | memoryview):
+        return name, bytes(value)
+    raise TypeError(f"the header {name!r} is {type(value).__name__}, not bytes")

@@ -132,7 +132,8 @@ class Appending:
             timestamp_ms = self._clock.now_ms()
         try:
             position = self._accumulator.append(batch, key, value, headers, timestamp_ms)
-        except TypeError:
+        except Exception:
+            self._accumulator.drop_empty(batch)
             _check_bytes(key, value)
             raise
         if batch.is_closed:

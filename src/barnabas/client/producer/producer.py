@@ -271,9 +271,11 @@ class Producer(Generic[Key, Value]):
             if self._key_serializer is not None:
                 headers = list(headers)
                 key = self._key_serializer.serialize(topic, key, headers)
+                headers = header_pairs(headers)
             if self._value_serializer is not None:
                 headers = list(headers)
                 value = self._value_serializer.serialize(topic, value, headers)
+                headers = header_pairs(headers)
             delivery = self._append(topic, key, value, partition, headers, timestamp_ms)
             if delivery is None:
                 delivery = await self._append_later(topic, key, value, partition, headers, timestamp_ms)

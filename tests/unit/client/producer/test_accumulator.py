@@ -170,3 +170,16 @@ def test_a_batch_has_expired_at_the_time_that_is_named() -> None:
         filled.clock.advance(tenths * 0.1 + 15_352.17)
         batch = filled.add()
         assert filled.accumulator.expired(filled.accumulator.next_expiry_ms()) == [batch]
+
+
+def test_a_batch_whose_first_record_cannot_be_encoded_is_dropped() -> None:
+    filled = Filled()
+    assert filled.memory.take(BATCH_BYTES)
+    empty = filled.accumulator.add_batch(filled.queue, BATCH_BYTES, is_transactional=False)
+    filled.accumulator.drop_empty(empty)
+    assert not filled.accumulator.waiting
+    assert not filled.accumulator.incomplete
+    assert filled.memory.available_bytes == 10_000
+    batch = filled.add()
+    filled.accumulator.drop_empty(batch)
+    assert list(filled.queue.batches) == [batch], "a batch with records stays"

@@ -104,3 +104,16 @@ def test_a_split_always_makes_progress(size: int) -> None:
     batch.seal(Codec.NONE, None)
     parts = batch.split(61 + batch.size_inflated_bytes // 2)
     assert [part.record_count for part in parts] == [1, 1]
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (2, 1), (5, 1)])
+def test_headers_count_in_a_split(counts: tuple[int, int]) -> None:
+    """Parts as large as the batch would be split for ever."""
+    small, large = counts
+    batch = filled(*[b"v"] * small)
+    for _ in range(large):
+        batch.appender.append(None, b"v", (("h", b"x" * 5_000),), 1_000)
+    batch.seal(Codec.NONE, None)
+    parts = batch.split(61 + batch.size_inflated_bytes // 2, 9.0)
+    assert len(parts) > 1
+    assert sum(part.record_count for part in parts) == small + large

@@ -110,6 +110,11 @@ class Accumulator:
             batch.is_closed = True
         return index
 
+    def drop_empty(self, batch: ProducerBatch) -> None:
+        """Drop a batch whose first record could not be encoded: a broker refuses a batch without records."""
+        if not batch.record_count and self.remove(batch):
+            self.finished(batch)
+
     # --- batches out ---
 
     def ready_at_ms(self, queue: Queue) -> float:

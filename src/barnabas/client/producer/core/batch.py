@@ -32,12 +32,13 @@ from barnabas.records.batch import (
 from barnabas.records.builder import assemble_batch
 from barnabas.records.checksum import crc32c
 from barnabas.records.compression import Codec, compress
-from barnabas.records.record import iterate_records
+from barnabas.records.record import Record, iterate_records
 from barnabas.records.varint import Buffer
 
 NO_OFFSET: Final = -1
 NO_APPEND_TIME: Final = -1
 RECORD_BYTES_MIN: Final = 7
+HEADER_BYTES_MIN: Final = 2
 _PRODUCER_FIELDS_BYTES: Final = 14
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
@@ -228,7 +229,7 @@ class ProducerBatch:
         parts: list[ProducerBatch] = []
         part: ProducerBatch | None = None
         for record in iterate_records(whole):
-            size = RECORD_BYTES_MIN + len(record.key or b"") + len(record.value or b"")
+            size = _bytes_min(record)
             if part is None or part.size_bytes + size > size_bytes_max:
                 part = ProducerBatch(self.topic_partition, 0, self.created_ms)
                 part.is_closed = True
@@ -239,3 +240,11 @@ class ProducerBatch:
         self.parts = parts
         self.data = None
         return parts
+
+
+def _bytes_min(record: Record) -> int:
+    """Size of a record, whose lengths count as one byte each."""
+    size = RECORD_BYTES_MIN + len(record.key or b"") + len(record.value or b"")
+    for name, content in record.headers:
+        size += HEADER_BYTES_MIN + len(name) + len(content or b"")
+    return size
