@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import assert_type
+from typing import Any, assert_type
 
 import pytest
 
-from barnabas.client import BackgroundFailed, Consumer, Record
+from barnabas.client import (
+    BackgroundFailed,
+    ClientClosed,
+    Consumer,
+    RebalanceListener,
+    Record,
+    TopicPartition,
+)
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.consumer.coordination import Coordination
 from barnabas.client.consumer.core.fetch_plans import FetchPlans
 from barnabas.client.consumer.position_updates import PositionUpdates
@@ -85,3 +93,68 @@ async def test_types_of_key_and_value_follow_the_deserializers(bench: Bench) -> 
         record = await consumer.get_one()
     assert_type(record, Record[str, int])
     assert record.value == 7
+
+
+async def test_an_application_that_never_waits_keeps_nothing_from_the_background(bench: Bench) -> None:
+    """`poll()` without a timeout in a tight loop: fetches and heartbeats run all the same."""
+    await bench.create(1)
+    await bench.write(numbered(3))
+    loop = asyncio.get_running_loop()
+    async with bench.consumer() as consumer:
+        found: list[Record[Any, Any]] = []
+        deadline_s = loop.time() + PATIENCE_S
+        while len(found) < 3:
+            found += await consumer.poll()
+            assert loop.time() < deadline_s, "no record comes: the loop never runs"
+
+
+async def test_a_listener_commits_while_the_consumer_closes(bench: Bench) -> None:
+    await bench.create(1)
+    await bench.write(numbered(3))
+
+    class Committing(RebalanceListener):
+        async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+            before = await consumer.committed(partitions)
+            position = await consumer.position(bench.at())
+            if before[bench.at()] is None:
+                await consumer.commit({bench.at(): position})
+            with pytest.raises(ClientClosed):
+                await consumer.poll()
+
+    consumer = bench.consumer(enable_auto_commit=False, listener=Committing())
+    async with consumer:
+        assert (await consumer.get_one()).offset == 0
+    async with bench.consumer() as successor:
+        assert (await successor.get_one()).offset == 1
+
+
+async def test_close_ends_the_wait_of_another_task(bench: Bench) -> None:
+    await bench.create(1)
+    consumer = bench.consumer(enable_auto_commit=False)
+    await consumer.start()
+    waiting = asyncio.create_task(consumer.get_one())
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(PATIENCE_S / 3):
+        first, second = asyncio.create_task(consumer.close()), asyncio.create_task(consumer.close())
+        with pytest.raises(ClientClosed):
+            await waiting
+        await second
+        assert first.done(), "the second call waits for the first"
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+async def test_a_deleted_topic_holds_up_nothing(bench: Bench, protocol: str) -> None:
+    """Its offsets cannot be committed any more: the rebalance that takes it away must not wait for them."""
+    kept, gone = f"{bench.topic}-kept", f"{bench.topic}-gone"
+    for name in (kept, gone):
+        await bench.create(1, topic=name)
+        await bench.write([b"before"], topic=name)
+    settings = {"group_protocol": protocol, "metadata_max_age_ms": 200, "auto_commit_interval_ms": 100}
+    async with bench.consumer(topics=[kept, gone], allow_auto_create_topics=False, **settings) as consumer:
+        await read(consumer, 2)
+        await TopicAdmin(bench.cluster).delete_topic(gone)
+        async with asyncio.timeout(PATIENCE_S / 2):
+            while consumer.assignment != {TopicPartition(kept, 0)}:
+                await consumer.poll(timeout_ms=50)
+            await bench.write([b"after"], topic=kept)
+            assert (await consumer.get_one()).value == b"after"

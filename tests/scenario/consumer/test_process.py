@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Consumer, IllegalState, Record, Retry
+from barnabas.client import ClientClosed, Consumer, IllegalState, Record, Retry
 from barnabas.client.processing.core.finished_runs import decode_runs
 from barnabas.core.errors import InvalidGroupId
 from tests.scenario.consumer.conftest import PATIENCE_S, Bench, read
@@ -242,3 +242,29 @@ async def test_records_follow_processing_where_it_ended(bench: Bench) -> None:
     async with bench.consumer() as consumer:
         await consumer.process(handle, concurrency=1, order="partition", stop=stop)
         assert (await consumer.get_one()).offset == 3
+
+
+async def test_close_waits_for_the_handlers_that_run(bench: Bench) -> None:
+    """A handler that ends first must not end the others."""
+    await bench.create(1)
+    await bench.write(numbered(3))
+    finished: list[int] = []
+    begun = asyncio.Event()
+
+    async def handle(record: Record[Any, Any]) -> None:
+        if record.offset == 2:
+            begun.set()
+        await asyncio.sleep(0.05 + 0.2 * record.offset)
+        finished.append(record.offset)
+
+    consumer = bench.consumer()
+    await consumer.start()
+    work = asyncio.create_task(consumer.process(handle, order="none"))
+    async with asyncio.timeout(PATIENCE_S):
+        await begun.wait()
+        await consumer.close()
+        with pytest.raises(ClientClosed):
+            await work
+    assert finished == [0, 1, 2]
+    async with bench.consumer() as successor:
+        assert not await successor.poll(timeout_ms=500)

@@ -7,6 +7,7 @@ longer owns the partitions: `CommitFailed`. A consumer with assigned partitions 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
@@ -31,6 +32,7 @@ from barnabas.core.errors import (
     RequestTimedOut,
     StaleMemberEpoch,
     UnknownMemberId,
+    UnknownTopicOrPartition,
     error_for,
 )
 from barnabas.core.ids import NO_EPOCH, TopicPartition
@@ -48,6 +50,8 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.protocol.schema.message import Message
 
+logger = logging.getLogger(__name__)
+
 VERSION_BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch with topic names."""
 
@@ -63,8 +67,18 @@ class Commits:
         self._group_id = group_id
         self._instance_id = instance_id
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_ms: float) -> None:
-        """Commit offsets. `CommitFailed` when this consumer is no longer the owner."""
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        timeout_ms: float,
+        *,
+        skips_unknown: bool = False,
+    ) -> None:
+        """Commit offsets. `CommitFailed` when this consumer is no longer the owner.
+
+        A partition that the broker does not know may be new there, so the commit is tried again. With
+        `skips_unknown` it was deleted: a rebalance must not wait for it.
+        """
         retries = self._cluster.state.retries(timeout_ms)
         member = self.member
         owned = NOTHING if member is None else member.owned
@@ -76,7 +90,7 @@ class Commits:
                 lost |= (owned - member.owned) & offsets.keys()
             kept = {at: each for at, each in offsets.items() if at not in lost}
             try:
-                await self._commit_once(kept, member, epoch, retries)
+                await self._commit_once(kept, member, epoch, retries, skips_unknown=skips_unknown)
             except StaleMemberEpoch as error:
                 await self._await_epoch(member, epoch, error, retries)
             except KafkaError as error:
@@ -104,12 +118,15 @@ class Commits:
         member: Membership | None,
         epoch: int,
         retries: Retries,
+        *,
+        skips_unknown: bool,
     ) -> None:
         if not offsets:
             return
         try:
             request = self._commit_request(offsets, member, epoch)
-            _raise_first(await self._ask(request, OffsetCommitResponse, retries))
+            answer = await self._ask(request, OffsetCommitResponse, retries)
+            self._raise_first(answer, skips_unknown=skips_unknown)
         except _NOT_A_MEMBER as error:
             if member is not None:
                 member.rejoin()
@@ -219,10 +236,11 @@ class Commits:
             self._cluster.state.forget_coordinator(self._group_id, GROUP)
         await asyncio.sleep(pause_ms / 1_000)
 
-
-def _raise_first(answer: OffsetCommitResponse) -> None:
-    for topic in answer.topics:
-        for row in topic.partitions:
-            if row.error_code:
-                subject = f"committing the offset of {topic.name}-{row.partition_index}"
-                raise error_for(row.error_code, subject)
+    def _raise_first(self, answer: OffsetCommitResponse, *, skips_unknown: bool) -> None:
+        for topic in answer.topics:
+            for row in topic.partitions:
+                at = TopicPartition(topic.name, row.partition_index)
+                if row.error_code == UnknownTopicOrPartition.code and skips_unknown:
+                    logger.info("group %s: partition %s is gone; its offset is not kept", self._group_id, at)
+                elif row.error_code:
+                    raise error_for(row.error_code, f"committing the offset of {at}")

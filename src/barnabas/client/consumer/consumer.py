@@ -308,7 +308,7 @@ class Consumer(Generic[Key, Value]):
 
         `CommitFailed` when the group has given the partitions to another member.
         """
-        self._engine.check_open()
+        self._engine.check_open(in_listener=True)
         if offsets is None:
             committed = await self._engine.commit_positions(self._timeout_ms)
             self._hand.committed(committed)
@@ -325,7 +325,7 @@ class Consumer(Generic[Key, Value]):
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Committed offsets of the group; None where there is none."""
-        self._engine.check_open()
+        self._engine.check_open(in_listener=True)
         if self._engine.commits is None:
             raise InvalidGroupId("committed offsets belong to a group: set group.id")
         wanted = [TopicPartition(*at) for at in (self.assignment if partitions is None else partitions)]
@@ -339,7 +339,7 @@ class Consumer(Generic[Key, Value]):
 
     async def position(self, at: TopicPartition) -> int:
         """Offset of the next record of a partition. Waits until it is known."""
-        self._engine.check_open()
+        self._engine.check_open(in_listener=True)
         state = self._engine.positions.of(TopicPartition(*at))
         self._hand.settle()
         deadline_ms = self._engine.clock.monotonic_ms() + self._timeout_ms

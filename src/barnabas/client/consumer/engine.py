@@ -17,7 +17,7 @@ import math
 import random
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.connections import Connect
@@ -106,6 +106,10 @@ class ConsumerEngine:
         self._taken_before = 0
         self._is_open = False
         self._is_closed = False
+        self._is_giving_up = False
+        """True while `close` commits and notifies the listener, who may commit too."""
+        self._closing: asyncio.Task[Any] | None = None
+        """Task that closes this consumer, or has closed it."""
         self._auto_commit_ms = 0.0
         self._auto_commit: asyncio.Task[None] | None = None
         self._coordination: Coordination | None = None
@@ -122,6 +126,7 @@ class ConsumerEngine:
             raise ClientClosed("this consumer is closed")
         settings = self.settings
         self._arrived = asyncio.Event()
+        self._closed = asyncio.Event()
         self.cluster = ClusterClient.of(
             settings,
             clock=self.clock,
@@ -183,13 +188,30 @@ class ConsumerEngine:
         """Commit what was handed out, leave the group, and close all connections, within `timeout_ms`."""
         if self.owner is not None:
             self.owner.check_closing()
+        if self._closing is not None:
+            await self._until_closed()
+            return
         self._is_closed = True
         if not self._is_open:
             if hasattr(self, "cluster"):
                 await self.cluster.close()
             return
-        self._is_open = False
+        self._closing = asyncio.current_task()
+        try:
+            await self._close(timeout_ms)
+        finally:
+            self._is_open = False
+            self._closed.set()
+
+    async def _until_closed(self) -> None:
+        """Wait for the call that closes this consumer, unless the caller is that call: a listener's."""
+        if self._closing is not asyncio.current_task():
+            await self._closed.wait()
+
+    async def _close(self, timeout_ms: float) -> None:
+        self.look()  # calls of other tasks that wait for records end
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        self._is_giving_up = True
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 await self._give_up_partitions(deadline_ms)
@@ -198,6 +220,7 @@ class ConsumerEngine:
         except (CommitFailed, KafkaError, ClusterUnreachable) as error:
             logger.warning("the last commit of the consumer failed: %s", error)
         finally:
+            self._is_giving_up = False
             left_ms = max(0.0, deadline_ms - self.clock.monotonic_ms())
             await self._stop(left_ms)
 
@@ -210,7 +233,8 @@ class ConsumerEngine:
         try:
             await self.settle_auto_commit(max(1.0, deadline_ms - self.clock.monotonic_ms()))
             if self._commits_by_itself:
-                await self.commit_positions(max(1.0, deadline_ms - self.clock.monotonic_ms()))
+                left_ms = max(1.0, deadline_ms - self.clock.monotonic_ms())
+                await self.commit_positions(left_ms, skips_unknown=True)
         finally:
             if member is not None and member.owned:
                 await self._notify("on_revoked" if member.epoch >= 0 else "on_lost", member.owned)
@@ -227,8 +251,9 @@ class ConsumerEngine:
         self.positions.keep_only(())
         await self.cluster.close()
 
-    def check_open(self) -> None:
-        if self._is_closed:
+    def check_open(self, *, in_listener: bool = False) -> None:
+        """Raise unless the consumer is open. A listener may make some calls while the consumer closes."""
+        if self._is_closed and not (in_listener and self._is_giving_up):
             raise ClientClosed("this consumer is closed")
         if not self._is_open:
             raise IllegalState("this consumer is not started: use it with `async with`, or await start()")
@@ -390,7 +415,9 @@ class ConsumerEngine:
     async def wait(self, timeout_ms: float) -> None:
         """Wait for news, at most until the next automatic commit."""
         if self._commits_in_the_background and len(self.positions):
-            timeout_ms = min(timeout_ms, self._auto_commit_ms - self.clock.monotonic_ms())
+            due_in_ms = self._auto_commit_ms - self.clock.monotonic_ms()
+            if due_in_ms > 0:  # else it was done before this wait
+                timeout_ms = min(timeout_ms, due_in_ms)
         if member := self.member:
             timeout_ms = min(timeout_ms, self.settings.max_poll_interval_ms / 2)
             member.polled()
@@ -406,6 +433,10 @@ class ConsumerEngine:
         An owner counts the records that it takes as its own. Those that another call took would be committed
         without being processed.
         """
+        # Fetches and heartbeats run on the loop: an application that never waits must not keep them from it.
+        await asyncio.sleep(0)
+        if is_owner and self._closing is not None:
+            await self._until_closed()  # the close waits for the handlers
         self.check_open()
         if self.owner is not None and not is_owner:
             raise IllegalState("this consumer is processing: its records go to the handler of process()")
@@ -457,7 +488,7 @@ class ConsumerEngine:
         await self.settle_auto_commit(self.settings.default_api_timeout_ms)
         if self._commits_by_itself:
             try:
-                await self.commit_positions(self.settings.default_api_timeout_ms)
+                await self.commit_positions(self.settings.default_api_timeout_ms, skips_unknown=True)
             except (CommitFailed, KafkaError, ClusterUnreachable) as error:
                 logger.warning("group %s: commit before a rebalance: %s", self.settings.group_id, error)
         if partitions:
@@ -508,15 +539,24 @@ class ConsumerEngine:
         """Offsets that may be committed now."""
         return self.hand.offsets() if self.owner is None else self.owner.offsets()
 
-    async def commit_positions(self, timeout_ms: float) -> dict[TopicPartition, CommittedOffset]:
+    async def commit_positions(
+        self, timeout_ms: float, *, skips_unknown: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
         offsets = self.offsets()
-        await self.commit(offsets, timeout_ms)
+        await self.commit(offsets, timeout_ms, skips_unknown=skips_unknown)
         return offsets
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], timeout_ms: float) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        timeout_ms: float,
+        *,
+        skips_unknown: bool = False,
+    ) -> None:
+        """Commit offsets. Commits that the application did not ask for skip partitions that are deleted."""
         if self.commits is None:
             raise InvalidGroupId("a commit needs a group: set group.id")
-        await self.commits.commit(offsets, timeout_ms)
+        await self.commits.commit(offsets, timeout_ms, skips_unknown=skips_unknown)
         if self.interceptors:
             self.interceptors.on_commit({at: each.offset for at, each in offsets.items()})
 
@@ -539,6 +579,6 @@ class ConsumerEngine:
 
     async def _commit_quietly(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         try:
-            await self.commit(offsets, self.settings.default_api_timeout_ms)
+            await self.commit(offsets, self.settings.default_api_timeout_ms, skips_unknown=True)
         except (CommitFailed, KafkaError, ClusterUnreachable) as error:
             logger.warning("group %s: automatic commit: %s", self.settings.group_id, error)

@@ -65,7 +65,8 @@ class ProcessSource:
         self._engine.look()
 
     async def commit(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
-        await self._engine.commit(offsets, self._engine.settings.default_api_timeout_ms)
+        timeout_ms = self._engine.settings.default_api_timeout_ms
+        await self._engine.commit(offsets, timeout_ms, skips_unknown=True)
 
     def deserialized(self, record: Record[Any, Any]) -> Record[Any, Any]:
         return record if self._engine.deserialize is None else self._engine.deserialize(record)

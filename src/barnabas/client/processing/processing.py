@@ -38,6 +38,8 @@ AnyRecord: TypeAlias = Record[Any, Any]
 Handler: TypeAlias = Callable[[AnyRecord], Awaitable[object] | object]
 
 DRAIN_MS = 30_000
+COMMIT_INTERVAL_MIN_MS = 10
+"""An `auto.commit.interval.ms` of 0 must not make the loop spin."""
 QUEUED_FACTOR = 2
 """Records are taken until this many times the concurrency is queued."""
 
@@ -98,6 +100,7 @@ class Processing:
         self._ledgers: dict[TopicPartition, OffsetLedger] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
+        self._stop: asyncio.Event | None = None
         self._is_ending = False
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._committing: asyncio.Task[None] | None = None
@@ -106,10 +109,11 @@ class Processing:
     async def run(self, stop: asyncio.Event | None) -> None:
         """Handle records until `stop` is set, a record fails for good, or the task is cancelled."""
         watcher = None
+        self._stop = stop
         if stop is not None:
             watcher = asyncio.get_running_loop().create_task(self._wake_at(stop))
         try:
-            while self._failure is None and not (stop is not None and stop.is_set()):
+            while self._failure is None and not self._is_stopped:
                 await self._step()
             if self._failure is None:
                 self._is_ending = True
@@ -124,6 +128,10 @@ class Processing:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def _is_stopped(self) -> bool:
+        return self._stop is not None and self._stop.is_set()
+
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._source.wake()
@@ -133,7 +141,7 @@ class Processing:
         lanes.wake(now_ms)
         self._start_jobs()
         if now_ms >= self._commit_ms:
-            self._commit_ms = now_ms + self._options.commit_interval_ms
+            self._commit_ms = now_ms + max(COMMIT_INTERVAL_MIN_MS, self._options.commit_interval_ms)
             if self._committing is None or self._committing.done():
                 self._committing = asyncio.get_running_loop().create_task(self._commit_quietly())
         room = self._options.concurrency * QUEUED_FACTOR - lanes.queued
@@ -179,6 +187,8 @@ class Processing:
         return ledger
 
     def _start_jobs(self) -> None:
+        if self._is_stopped:
+            return
         loop = asyncio.get_running_loop()
         for job in self._lanes.start():
             task = loop.create_task(self._handle(job))

@@ -22,7 +22,13 @@ from barnabas.client.core.retries import Retries
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
 from barnabas.client.membership.interface import GroupOptions, Revoked
 from barnabas.core.clock import SystemClock
-from barnabas.core.errors import CoordinatorLoadInProgress, KafkaError, NetworkException, StaleMemberEpoch
+from barnabas.core.errors import (
+    CoordinatorLoadInProgress,
+    KafkaError,
+    NetworkException,
+    StaleMemberEpoch,
+    UnknownTopicOrPartition,
+)
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -242,5 +248,33 @@ async def test_no_automatic_commit_while_an_owner_commits() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert not waiting.done(), "no automatic commit is due"
+    engine._arrived.set()
+    await waiting
+
+
+async def test_an_automatic_commit_gives_up_partitions_that_are_gone() -> None:
+    """The coordinator does not know a deleted topic, and no retry changes that."""
+    coordinator = Coordinator(answer(UnknownTopicOrPartition))
+    engine = engine_at(coordinator)
+    async with asyncio.timeout(10):
+        await _revoke(engine)
+    assert len(coordinator.requests) == 1
+
+
+async def test_a_commit_of_the_application_waits_for_a_topic_that_may_be_new() -> None:
+    coordinator = Coordinator(answer(UnknownTopicOrPartition), answer())
+    await commits_at(coordinator).commit({AT: CommittedOffset(100)}, 60_000)
+    assert len(coordinator.requests) == 2
+
+
+async def test_commits_at_each_call_do_not_make_a_wait_spin() -> None:
+    engine = engine_at(Coordinator(answer()))
+    engine.settings.auto_commit_interval_ms = 0
+    engine._arrived = asyncio.Event()
+    engine._auto_commit_if_due()
+    waiting = asyncio.create_task(engine.wait(math.inf))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.done()
     engine._arrived.set()
     await waiting
