@@ -74,7 +74,7 @@ def cost_ns(call: Callable[[], object], calls: int) -> float:
 
 
 def measure_decisions(rounds: int) -> None:
-    authorizer, open_to_all = AclAuthorizer(Audit(SystemClock())), AllowAll()
+    authorizer, open_to_all = AclAuthorizer(Audit(SystemClock()), (), is_open_without_rules=False), AllowAll()
     for pattern, each in rules().items():
         authorizer.replace(pattern, each)
     asked = (ANONYMOUS, "192.0.2.7", Operation.WRITE, ResourceType.TOPIC, TOPIC)

@@ -40,7 +40,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def replica(znodes: Coordination) -> AsyncIterator[AclReplica]:
     clock = SystemClock()
-    opened = AclReplica(znodes, AclAuthorizer(Audit(clock)), clock)
+    opened = AclReplica(znodes, AclAuthorizer(Audit(clock), (), is_open_without_rules=False), clock)
     async with following(znodes, opened, "access rules"):
         yield opened
 
@@ -91,7 +91,9 @@ async def test_a_rule_that_cannot_be_understood_stops_the_start(store: Store) ->
     await znodes.create("/kafka-acl/Topic/orders", b'{"version": 1, "acls": [{"principal": 1}]}')
     clock = SystemClock()
     with pytest.raises(MalformedZnode):
-        await AclReplica(znodes, AclAuthorizer(Audit(clock)), clock).open(lambda: None)
+        await AclReplica(znodes, AclAuthorizer(Audit(clock), (), is_open_without_rules=False), clock).open(
+            lambda: None
+        )
 
 
 async def test_a_change_without_a_note_is_found_in_a_new_session(

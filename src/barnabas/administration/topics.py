@@ -66,7 +66,7 @@ class TopicAdministration:
         scheduler: Scheduler,
         metadata_wait: MetadataWait,
         *,
-        is_alone: bool = False,
+        is_alone: bool,
     ) -> None:
         """`is_alone`: there is no other broker to wait for, so no request's timeout applies."""
         self._znodes = znodes

@@ -13,7 +13,7 @@ class Store:
 
     def __init__(self) -> None:
         self.now_ms = 1_000.0
-        self.table = SessionTable(self.now_ms)
+        self.table = SessionTable(self.now_ms, TICK_MS)
 
     def run(self, duration_ms: float) -> set[int]:
         """Sessions that were found silent meanwhile."""

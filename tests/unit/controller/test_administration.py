@@ -50,6 +50,7 @@ async def at_broker(cluster: Cluster, broker_id: int) -> TopicAdministration:
         cluster.randomness,
         cluster.scheduler,
         MetadataWait(cache, cluster.scheduler),
+        is_alone=False,
     )
 
 

@@ -236,7 +236,7 @@ async def test_each_topic_grows_by_itself(broker: Broker, version: int) -> None:
 
 async def test_the_name_behind_an_id_is_told_only_to_those_who_may_know_it(broker: Broker) -> None:
     created = await broker.topics.create_topic(TopicSpec("secret"))
-    broker.services.authorizer = AclAuthorizer(Audit(ManualClock()))
+    broker.services.authorizer = AclAuthorizer(Audit(ManualClock()), (), is_open_without_rules=False)
     states = [DeleteTopicState(topic_id=created.topic_id), DeleteTopicState(name="secret")]
     answer = await broker.ask(DELETE_TOPICS, DeleteTopicsRequest(topics=states, timeout_ms=10_000))
     by_id, by_name = answer.responses

@@ -169,7 +169,7 @@ def test_a_shards_timer_that_fails_runs_again() -> None:
         raise Broken
 
     begun_ms = clock.monotonic_ms()
-    timers = ShardTimers(timer, run)
+    timers = ShardTimers(timer, run, 0)
     timers.every("key", 100, operation, delay_ms=10)
     for _ in range(300):
         clock.advance(1)

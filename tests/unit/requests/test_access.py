@@ -60,7 +60,7 @@ def test_fields_that_name_resources_exist(api: Api) -> None:
 
 
 def test_orders_of_a_controller_need_the_right_of_brokers() -> None:
-    authorizer = AclAuthorizer(Audit(ManualClock()))
+    authorizer = AclAuthorizer(Audit(ManualClock()), (), is_open_without_rules=False)
     for key in (
         ApiKey.LEADER_AND_ISR,
         ApiKey.STOP_REPLICA,
@@ -73,7 +73,7 @@ def test_orders_of_a_controller_need_the_right_of_brokers() -> None:
 
 
 def test_one_of_several_rights_is_enough() -> None:
-    authorizer = AclAuthorizer(Audit(ManualClock()))
+    authorizer = AclAuthorizer(Audit(ManualClock()), (), is_open_without_rules=False)
     cluster = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
     request = request_class(ApiKey.WRITE_TXN_MARKERS)()
     for operation in (Operation.ALTER, Operation.CLUSTER_ACTION):
@@ -82,7 +82,7 @@ def test_one_of_several_rights_is_enough() -> None:
 
 
 def test_the_group_of_the_request_is_the_one_that_counts() -> None:
-    authorizer = AclAuthorizer(Audit(ManualClock()))
+    authorizer = AclAuthorizer(Audit(ManualClock()), (), is_open_without_rules=False)
     mine = ResourcePattern(ResourceType.GROUP, "mine")
     authorizer.replace(mine, frozenset({AccessRule("User:*", "*", Operation.READ, Permission.ALLOW)}))
     request: Any = request_class(ApiKey.JOIN_GROUP)()

@@ -35,7 +35,7 @@ def test_one_sync_answers_all_that_piled_up(files: PowerCutFiles) -> None:
     bench = Bench("/disk", files, flush_messages=1)
     background = ManualBackground()
     flushed: list[int] = []
-    commit = GroupCommit(background, lambda log: flushed.append(log.durable_end_offset))
+    commit = GroupCommit(background, lambda log: flushed.append(log.durable_end_offset), bench.scheduler)
     log = bench.open()
     log.flush_by(commit.request)
     produce(log)
@@ -56,7 +56,7 @@ def test_acknowledged_records_stay_so_when_a_flush_becomes_due(files: PowerCutFi
     bench = Bench("/disk", files, flush_messages=3)
     background = ManualBackground()
     log = bench.open()
-    log.flush_by(GroupCommit(background, lambda _: None).request)
+    log.flush_by(GroupCommit(background, lambda _: None, bench.scheduler).request)
     produce(log)
     produce(log)
     assert log.durable_end_offset == 2
@@ -74,7 +74,7 @@ def test_durable_records_survive_the_next_power_cut(seed: int) -> None:
     bench = Bench("/disk", files, flush_messages=2, segment_bytes=600)
     background = ManualBackground()
     log = bench.open()
-    log.flush_by(GroupCommit(background, lambda _: None).request)
+    log.flush_by(GroupCommit(background, lambda _: None, bench.scheduler).request)
     acknowledged = 0
     for number in range(30):
         produce(log, 1 + number % 3)
@@ -103,7 +103,7 @@ def test_a_record_that_a_killed_broker_had_not_synced_is_synced_before_a_retry_i
     killed_at = log.flush_state.recovery_point
     again = bench.open(recovery_point=killed_at)
     background = ManualBackground()
-    again.flush_by(GroupCommit(background, lambda _: None).request)
+    again.flush_by(GroupCommit(background, lambda _: None, bench.scheduler).request)
     retry = produce(again, producer_id=5, producer_epoch=0, base_sequence=0)
     assert retry.is_duplicate
     assert again.durable_end_offset == killed_at, "the record is not on disk"
@@ -119,7 +119,9 @@ def test_a_sync_that_a_truncation_overtook_is_repeated(files: PowerCutFiles) -> 
     background = ManualBackground()
     flushed: list[int] = []
     log = bench.open()
-    log.flush_by(GroupCommit(background, lambda log: flushed.append(log.durable_end_offset)).request)
+    log.flush_by(
+        GroupCommit(background, lambda log: flushed.append(log.durable_end_offset), bench.scheduler).request
+    )
     for base_offset in (0, 10, 20):
         log.append_as_follower(batch([b"x"] * 10, base_offset=base_offset, leader_epoch=1))
     truncate_to(log, 20)
@@ -133,7 +135,7 @@ def test_a_lower_flush_messages_takes_effect_at_once(files: PowerCutFiles) -> No
     bench = Bench("/disk", files)
     background = ManualBackground()
     log = bench.open()
-    log.flush_by(GroupCommit(background, lambda _: None).request)
+    log.flush_by(GroupCommit(background, lambda _: None, bench.scheduler).request)
     produce(log, 3)
     log.advance_high_watermark(2)
     log.update_config(log_config(flush_messages=1))
@@ -191,7 +193,7 @@ def test_a_failed_sync_acknowledges_nothing(files: PowerCutFiles) -> None:
     background = ManualBackground()
     flushed: list[Log] = []
     log = bench.open()
-    log.flush_by(GroupCommit(background, flushed.append).request)
+    log.flush_by(GroupCommit(background, flushed.append, bench.scheduler).request)
     produce(log)
     files.before = refuse("sync", ".log")
     background.run_one()

@@ -70,7 +70,7 @@ def test_segments_stay_until_the_snapshot_that_replaces_them_is_on_disk(tmp_path
     bench = Bench(str(tmp_path), retention_ms=1_000)
     background = ManualBackground()
     log = bench.open()
-    log.flush_by(GroupCommit(background, lambda _: None).request)
+    log.flush_by(GroupCommit(background, lambda _: None, bench.scheduler).request)
     produce(log, 3, producer_id=5, producer_epoch=0, base_sequence=0)
     log.advance_high_watermark(3)
     bench.clock.advance(60_000)

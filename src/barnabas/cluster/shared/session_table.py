@@ -26,7 +26,7 @@ def granted_timeout_ms(wanted_ms: int) -> int:
 
 
 class SessionTable:
-    def __init__(self, now_ms: float, tick_ms: int = TICK_MS) -> None:
+    def __init__(self, now_ms: float, tick_ms: int) -> None:
         self._counted_ms_max = TICKS_COUNTED_MAX * tick_ms
         self._ticked_ms = now_ms
         self._counted_ms = 0.0

@@ -62,7 +62,7 @@ class ShardTimers:
     __slots__ = ("_is_closed", "_run", "_tasks", "_timer", "leader_epoch")
 
     def __init__(
-        self, timer: Timer, run: Callable[[Operation, Callable[[], None]], None], leader_epoch: int = 0
+        self, timer: Timer, run: Callable[[Operation, Callable[[], None]], None], leader_epoch: int
     ) -> None:
         self._timer = timer
         self.leader_epoch = leader_epoch

@@ -98,9 +98,8 @@ class FetchSessionCache:
         clock: Clock,
         randomness: Randomness,
         metrics: Metrics,
-        subscriptions: PartitionSubscriptions | None = None,
+        subscriptions: PartitionSubscriptions,
     ) -> None:
-        """Without `subscriptions`, followers are treated as consumers are."""
         self._subscriptions = subscriptions
         self._slots_max = slots_max
         self._clock = clock

@@ -82,9 +82,9 @@ class AclAuthorizer:
     def __init__(
         self,
         audit: Audit,
-        super_users: Iterable[KafkaPrincipal] = (),
+        super_users: Iterable[KafkaPrincipal],
         *,
-        is_open_without_rules: bool = False,
+        is_open_without_rules: bool,
     ) -> None:
         self._audit = audit
         self._shows = audit.logger.isEnabledFor

@@ -25,9 +25,8 @@ class GroupCommit:
         self,
         background: Background,
         on_flushed: Callable[[Log], None],
-        scheduler: Scheduler | None = None,
+        scheduler: Scheduler,
     ) -> None:
-        """Without a scheduler, a refused flush waits for the next request."""
         self._background = background
         self._on_flushed = on_flushed
         self._scheduler = scheduler
@@ -81,7 +80,7 @@ class GroupCommit:
             self._try_later(log)
 
     def _try_later(self, log: Log) -> None:
-        if self._scheduler is not None and not log.is_closed:
+        if not log.is_closed:
             self._refused.add(log)
             self._scheduler.after(RETRY_MS, lambda: self._try_again(log))
 

@@ -31,7 +31,9 @@ class Sessions:
     def __init__(self, slots: int = 10) -> None:
         self.clock = ManualClock()
         self.metrics = Metrics()
-        self.cache = FetchSessionCache(slots, self.clock, random.Random(1), self.metrics)
+        self.cache = FetchSessionCache(
+            slots, self.clock, random.Random(1), self.metrics, PartitionSubscriptions()
+        )
 
     def full(self, *asks: PartitionFetch, ids: bool = False) -> FetchContext:
         return self.cache.context(0, 0, asks, (), uses_topic_ids=ids)

@@ -32,7 +32,9 @@ def rule(operation: Operation, permission: Permission = Permission.ALLOW) -> Acc
 
 @pytest.fixture
 def authorizer() -> AclAuthorizer:
-    return AclAuthorizer(Audit(ManualClock()), parse_super_users("User:root; User:CN=b,O=c:d"))
+    return AclAuthorizer(
+        Audit(ManualClock()), parse_super_users("User:root; User:CN=b,O=c:d"), is_open_without_rules=False
+    )
 
 
 def may(authorizer: AclAuthorizer, operation: Operation, principal: KafkaPrincipal = ALICE) -> bool:
@@ -132,7 +134,7 @@ def test_a_name_cannot_forge_a_line(authorizer: AclAuthorizer, caplog: pytest.Lo
 
 def test_lines_are_few_and_the_rest_counted(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    authorizer = AclAuthorizer(Audit(clock, lines_per_second=3))
+    authorizer = AclAuthorizer(Audit(clock, lines_per_second=3), (), is_open_without_rules=False)
     with caplog.at_level(logging.INFO, AUDIT):
         for _ in range(10):
             may(authorizer, Operation.WRITE)
