@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from barnabas.core.backoff import Backoff
 from barnabas.pipelines.tables.data_files import DataFile
 from barnabas.pipelines.tables.mark import BatchMark
 from barnabas.pipelines.tables.table import Change, ColumnsChanged, Conflict, Table
@@ -22,8 +23,7 @@ from barnabas.pipelines.tables.table import Change, ColumnsChanged, Conflict, Ta
 logger = logging.getLogger(__name__)
 
 COMMITS_MAX: Final = 40
-PAUSE_S: Final = 0.05
-PAUSE_S_MAX: Final = 5.0
+BACKOFF: Final = Backoff(first_ms=50.0, max_ms=5_000.0)
 
 Plan = Callable[[], Change]
 """Change against the present version of the table; called again after each conflict."""
@@ -96,7 +96,7 @@ def commit_batch(
             return _is_ours(table, mark, made, remove)
         else:
             return True
-        pause(min(PAUSE_S * 2**attempt, PAUSE_S_MAX) * random.uniform(0.5, 1))  # noqa: S311 - no secret
+        pause(BACKOFF.after_ms(attempt) / 1_000 * random.uniform(0.5, 1))  # noqa: S311 - no secret
     remove(made)
     raise TooManyConflicts(f"batch {mark.batch_id}: other writers came first {COMMITS_MAX} times")
 

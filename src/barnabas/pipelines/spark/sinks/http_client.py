@@ -23,6 +23,7 @@ from email.utils import mktime_tz, parsedate_tz
 from typing import NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from barnabas.core.backoff import Backoff
 from barnabas.core.clock import SystemClock
 from barnabas.pipelines.spark.context.run_context import Away, PipelineFailed
 from barnabas.pipelines.spec.options.http import is_secret_header
@@ -102,9 +103,9 @@ class HttpClient:
         raise AssertionError("the last attempt returns or raises")
 
     def _pause(self, attempt: int, retry_after: str | None) -> None:
-        longest = self._receiver.backoff_s_max
+        receiver, longest = self._receiver, self._receiver.backoff_s_max
         asked = None if retry_after is None else _seconds(retry_after)
-        doubled = min(self._receiver.backoff_s * 2 ** min(attempt, 30), longest)
+        doubled = Backoff(1_000 * receiver.backoff_s, 1_000 * longest).after_ms(attempt) / 1_000
         jittered = doubled * (0.5 + self._random.random() / 2)
         self._sleep(jittered if asked is None else min(max(asked, jittered), longest))
 
