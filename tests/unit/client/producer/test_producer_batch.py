@@ -114,6 +114,6 @@ def test_headers_count_in_a_split(counts: tuple[int, int]) -> None:
     for _ in range(large):
         batch.appender.append(None, b"v", (("h", b"x" * 5_000),), 1_000)
     batch.seal(Codec.NONE, None)
-    parts = batch.split(61 + batch.size_inflated_bytes // 2, 9.0)
+    parts = batch.split(61 + batch.size_inflated_bytes // 2)
     assert len(parts) > 1
     assert sum(part.record_count for part in parts) == small + large
