@@ -21,17 +21,23 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.ports import free_ports
-from tests.support.wire import PRODUCE, PRODUCE_VERSION, batch, produce_body
+from tests.support.wire import FETCH, PRODUCE, PRODUCE_VERSION, batch, fetch_body, produce_body
 
 from barnabas.network.transport.arrivals import ANCILLARY_BYTES, stamp_arrivals, waited_ms
 
 TOPIC = "measured"
 PARTITIONS = 6
+RECORDS = 10
+"""Records of a batch."""
+FETCH_VERSION = 4
+WAIT_MS = 50
+"""Wait of a fetch at the end of a log."""
 GROUP = "measured-readers"
 TOLERANCE = 0.1
 Samples = Counter[tuple[str, str]]
@@ -65,39 +71,33 @@ class Cluster:
         self._process.wait()
 
 
-class Writer:
-    """A connection that produces one request after the other to one partition."""
+class Connection:
+    """A connection with one request in flight. `requests` yields API, version and body of each."""
 
-    def __init__(self, port: int, partition: int, sizes: list[int]) -> None:
+    def __init__(self, port: int, requests: Iterator[tuple[int, int, bytes]]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stamp_arrivals(self.socket)
-        self._partition = partition
-        self._left = sizes
+        self._requests = requests
         self._sent_at = 0.0
-        self._missing = 0
         self._received = b""
-        self.records = self.bytes = 0
         self.times_ms: list[float] = []
 
     def send(self) -> bool:
         """Send the next request; False if there is none."""
-        if not self._left:
+        asked = next(self._requests, None)
+        if asked is None:
             return False
-        size = self._left.pop()
-        records = batch([b"x" * size] * 10, timestamp_ms=round(time.time() * 1_000))
-        body = produce_body(TOPIC, records, partition=self._partition)
-        header = struct.pack(">hhih", PRODUCE, PRODUCE_VERSION, 7, -1)
+        api_key, version, body = asked
+        header = struct.pack(">hhih", api_key, version, 7, -1)
         frame = struct.pack(">i", len(header) + len(body)) + header + body
-        self.records += 10
-        self.bytes += len(records)
         self._sent_at = time.perf_counter()
         self.socket.sendall(frame)
         return True
 
     def receive(self) -> bool:
         """Whether the response is there."""
-        data, ancillary, _, _ = self.socket.recvmsg(65_536, ANCILLARY_BYTES)
+        data, ancillary, _, _ = self.socket.recvmsg(1 << 20, ANCILLARY_BYTES)
         assert data, "the broker closed the connection"
         now = time.perf_counter()
         self._received += data
@@ -106,23 +106,67 @@ class Writer:
             return False
         waited = max(0.0, waited_ms(ancillary))
         self.times_ms.append((now - self._sent_at) * 1_000 - waited)
-        name_end = 4 + 4 + 4 + 2 + len(TOPIC)
-        (error,) = struct.unpack_from(">h", self._received, name_end + 4 + 4)
-        assert error == 0, error
+        self._answered(self._received)
         self._received = b""
         return True
 
+    def _answered(self, response: bytes) -> None:
+        raise NotImplementedError
 
-def produce(writers: list[Writer]) -> None:
+
+class Writer(Connection):
+    """Produces to one partition."""
+
+    def __init__(self, port: int, partition: int, sizes: list[int]) -> None:
+        super().__init__(port, self._batches(partition, sizes))
+        self.records = self.bytes = 0
+
+    def _batches(self, partition: int, sizes: list[int]) -> Iterator[tuple[int, int, bytes]]:
+        for size in sizes:
+            records = batch([b"x" * size] * RECORDS, timestamp_ms=round(time.time() * 1_000))
+            self.records += RECORDS
+            self.bytes += len(records)
+            yield PRODUCE, PRODUCE_VERSION, produce_body(TOPIC, records, partition=partition)
+
+    def _answered(self, response: bytes) -> None:
+        (error,) = struct.unpack_from(">h", response, 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4)
+        assert error == 0, error
+
+
+class Reader(Connection):
+    """Fetches from partition 0 at these offsets, which are those of batches. At the end of the log a fetch
+    waits for `wait_ms`.
+    """
+
+    def __init__(self, port: int, offsets: list[int], wait_ms: int) -> None:
+        super().__init__(
+            port,
+            (
+                (FETCH, FETCH_VERSION, fetch_body(TOPIC, offset, max_bytes=100_000, max_wait_ms=wait_ms))
+                for offset in offsets
+            ),
+        )
+        self.bytes = 0
+
+    def _answered(self, response: bytes) -> None:
+        at = 4 + 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4
+        error, _, _, aborted, size = struct.unpack_from(">hqqii", response, at)
+        assert error == 0, error
+        assert aborted <= 0, aborted
+        self.bytes += max(size, 0)
+
+
+def converse(connections: Sequence[Connection]) -> None:
+    """Let all connections send their requests, each one after the other."""
     with selectors.DefaultSelector() as selector:
-        for writer in writers:
-            writer.send()
-            selector.register(writer.socket, selectors.EVENT_READ, writer)
+        for connection in connections:
+            connection.send()
+            selector.register(connection.socket, selectors.EVENT_READ, connection)
         while selector.get_map():
             for key, _ in selector.select(30):
-                writer = key.data
-                if writer.receive() and not writer.send():
-                    selector.unregister(writer.socket)
+                connection = key.data
+                if connection.receive() and not connection.send():
+                    selector.unregister(connection.socket)
 
 
 def compare(rows: list[tuple[str, float, float]]) -> bool:
@@ -133,6 +177,34 @@ def compare(rows: list[tuple[str, float, float]]) -> bool:
         agrees = agrees and share <= TOLERANCE
         print(f"{name:34}{client:14,.2f}{page:14,.2f}{page / client - 1 if client else 0:+9.1%}")
     return agrees
+
+
+def fetches(
+    cluster: Cluster, port: int, connections: int, requests: int, end: int
+) -> list[tuple[str, float, float]]:
+    """Figures of fetches that find records, and of those that wait at the end of the log."""
+    rows = []
+    for name, offsets, wait_ms in (
+        ("fetch", [each * RECORDS % end for each in range(requests)], 0),
+        ("fetch that waits", [end] * (requests // 5), WAIT_MS),
+    ):
+        before = cluster.samples()
+        readers = [Reader(port, offsets, wait_ms) for _ in range(connections)]
+        converse(readers)
+        after = cluster.samples()
+        times = [each for reader in readers for each in reader.times_ms]
+        api = 'api="FetchConsumer"'
+        total = "kafka_request_total_time_ms"
+        count, total_ms = (
+            after[f"{total}_{each}", api] - before[f"{total}_{each}", api] for each in ("count", "sum")
+        )
+        out = "kafka_bytes_out_total", f'topic="{TOPIC}"'
+        rows += [
+            (f"{name}: requests", len(times), count),
+            (f"{name}: time, mean ms", statistics.mean(times), total_ms / count),
+            (f"{name}: bytes out", sum(each.bytes for each in readers), after[out] - before[out]),
+        ]
+    return rows
 
 
 def measure(cluster: Cluster, connections: int, requests: int) -> bool:
@@ -151,7 +223,7 @@ def measure(cluster: Cluster, connections: int, requests: int) -> bool:
             Writer(leader[each % PARTITIONS], each % PARTITIONS, list(sizes)) for each in range(connections)
         ]
 
-    produce(writers(5))
+    converse(writers(5))
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": GROUP, "enable.auto.commit": False}
     )
@@ -166,7 +238,7 @@ def measure(cluster: Cluster, connections: int, requests: int) -> bool:
     before = cluster.samples()
     began = time.time()
     measured = writers(requests)
-    produce(measured)
+    converse(measured)
     time.sleep(2)
     asked_at = time.time()
     after = cluster.samples()
@@ -199,6 +271,9 @@ def measure(cluster: Cluster, connections: int, requests: int) -> bool:
         ("lag of the group, records", records, sum(lags.values())),
         ("lag of the group, oldest, s", asked_at - began, max(ages, default=0.0) / 1_000),
     ]  # fmt: skip
+    _, log_end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), cached=False)
+    rows += fetches(cluster, leader[0], connections, requests, log_end)
+    after = cluster.samples()
     consumer.assign([TopicPartition(TOPIC, number, end) for number, end in ends.items()])
     read = read_bytes = 0
     while read < records:
