@@ -7,6 +7,7 @@ summaries, and imports the commands later.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from barnabas import __version__
-from barnabas.cli.support.exit_codes import EPILOG
+from barnabas.cli.support.exit_codes import EPILOG, INTERRUPTED
 from barnabas.core.compiled import CODE
 
 COMMANDS = {
@@ -95,6 +96,23 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Ctrl-C has an exit code of its own; click's is that of a failure."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of a name. Click's own suggestions are from commands that are imported already."""
+        name = args[0]
+        if name not in self.lazy and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self.lazy, n=1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the interface's name
         return list(self.lazy)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +100,51 @@ def test_help_and_start_import_neither_client_nor_tables() -> None:
         "print([name for name in sys.modules if name.startswith(('rich', 'barnabas.client', 'asyncio'))])"
     )
     assert loaded == "[]"
+
+
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant() -> None:
+    result = invoke("topc", "list")
+    assert result.exit_code == 2
+    assert "No such command 'topc'. Did you mean 'topic'?" in result.output
+    assert "Did you mean" not in invoke("xyzzy").output
+
+
+def _obey_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_an_interruption_of_the_imports_prints_nothing(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n1 / 0\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "barnabas", "topic", "list"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY / 'src'}"},
+        capture_output=True,
+        preexec_fn=_obey_interrupts,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
+
+
+@click.command()
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interruption_has_its_exit_code_whatever_the_command_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "wait", (f"{__name__}:interrupted", "Wait."))
+    result = invoke("wait")
+    assert (result.exit_code, result.output) == (130, "")
+
+
+@pytest.mark.parametrize("brokers", [(), ("--brokers", "2", "--console", "off")])
+def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path, brokers: tuple[str, ...]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    result = invoke("start", "--data-dir", str(file), *brokers)
+    assert result.exit_code == 1
+    (line,) = result.output.splitlines()
+    assert line.startswith(f"barnabas: cannot use {file}")
+    assert line.endswith("; choose another --data-dir (log.dirs)")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -217,7 +217,7 @@ def _run_cluster(
     try:
         cluster.run(announce, _say)
     except ClusterFailed as error:
-        raise Failure(_ERRNO.sub("", str(error))) from None
+        raise Failure(_reason(error)) from None
     return 0
 
 
@@ -277,7 +277,7 @@ def _reporting_failures(config: BrokerConfig, serve: Callable[[], int]) -> int:
     except StartupFailed as error:
         if isinstance(error.__cause__, InvalidConfig):
             raise InvalidSettings(error.__cause__.message) from None
-        message = _ERRNO.sub("", str(error))
+        message = _reason(error)
         if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
             option = "--listener" if message.startswith("cannot listen") else "--metrics"
             option = "--control" if message.startswith("cannot serve control") else option
@@ -292,6 +292,14 @@ def _reporting_failures(config: BrokerConfig, serve: Callable[[], int]) -> int:
         raise Failure(
             f"another broker is running on {directory}; stop it, or choose another --data-dir"
         ) from None
+
+
+def _reason(failure: Exception) -> str:
+    """Message of a failed start. That of a file or directory without more words names what to choose."""
+    cause = failure.__cause__
+    if isinstance(cause, OSError) and cause.filename is not None and str(cause) == str(failure):
+        return f"cannot use {cause.filename}: {cause.strerror}; choose another --data-dir (log.dirs)"
+    return _ERRNO.sub("", str(failure))
 
 
 def _read(path: Path) -> dict[str, str]:
