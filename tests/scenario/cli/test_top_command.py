@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import pty
 import select
+import socket
 import struct
 import subprocess
 import sys
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from barnabas.cli.support import progress
+from barnabas.cli.support.session import Bootstrap
+from barnabas.cli.top import source
+from barnabas.cli.top.live import run_once
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.producer.producer import Producer
+from barnabas.config.derived import default_log_directory
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
+from barnabas.inspection import client
 from barnabas.inspection.wire import SOCKET_NAME
 from tests.support.broker import BarnabasBroker, running
 from tests.support.waiting import PATIENCE_S, eventually_async
@@ -82,6 +92,45 @@ def test_a_directory_without_a_broker_is_named(tmp_path_factory: pytest.TempPath
     )
     assert done.returncode != 0
     assert f"no broker runs on {empty}" in done.stderr
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Address of a broker that hangs: the kernel takes connections to its port and its socket."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(client, "TIMEOUT_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(source, "SOCKET_PATIENCE_S", 0.1)
+    default_log_directory().mkdir()
+    with socket.socket(socket.AF_UNIX) as inspection, socket.create_server(("127.0.0.1", 0)) as listener:
+        inspection.bind(str(default_log_directory() / SOCKET_NAME))
+        inspection.listen()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.usefixtures("hanging")
+async def test_a_socket_that_does_not_answer_is_passed_by(filled: BarnabasBroker) -> None:
+    bootstrap = Bootstrap((Endpoint.parse(filled.bootstrap),))
+    async with asyncio.timeout(PATIENCE_S), source.open_source(bootstrap, None, None) as found:
+        assert not found.is_local
+
+
+async def test_the_wait_for_a_broker_that_hangs_is_announced(
+    hanging: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "NOTICE_AFTER_S", 0.01)
+    waiting = asyncio.create_task(run_once(Bootstrap((Endpoint.parse(hanging),)), None, None))
+    said = ""
+
+    async def is_announced() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return f"barnabas: waiting for {hanging} … " in said
+
+    try:
+        await eventually_async(is_announced)
+    finally:
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
 class Terminal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.support.connection_hints import IS_ONE_RUNNING, advice, login_is_missing
+from barnabas.cli.support.connection_hints import HANGS, IS_ONE_RUNNING, advice, login_is_missing
 from barnabas.client.security.settings import SecurityProtocol
 
 PLAINTEXT, SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL
@@ -15,6 +15,11 @@ SASL_PLAINTEXT, SASL_SSL = SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SAS
 @pytest.mark.parametrize("reason", ["connection refused", "unknown host", "timed out"])
 def test_without_a_broker_the_hint_is_to_start_one(reason: str, protocol: SecurityProtocol) -> None:
     assert advice(f"cannot reach a:1 ({reason})", protocol) == IS_ONE_RUNNING
+
+
+@pytest.mark.parametrize("protocol", SecurityProtocol)
+def test_a_listener_that_does_not_answer_is_no_missing_broker(protocol: SecurityProtocol) -> None:
+    assert advice("a:1 did not answer ApiVersions within 30000 ms", protocol) == HANGS
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ from barnabas.client.security.settings import SecurityProtocol
 
 IS_ONE_RUNNING = "is a broker running? start one with 'barnabas start'"
 
+HANGS = "something listens there and does not answer: is the broker stopped, or is it another service?"
+
+_UNANSWERED = "did not answer ApiVersions"
 _CUT_OFF = ("connection reset", "closed the connection", "does not speak TLS")
 _WITHOUT_SASL = "has a listener without SASL"
 
@@ -18,6 +21,8 @@ def advice(reason: str, protocol: SecurityProtocol) -> str:
     """Hint that follows the reason of a failed connection."""
     if _WITHOUT_SASL in reason:
         return f"security.protocol is {'SSL' if protocol.is_tls else 'PLAINTEXT'} there, not {protocol.name}"
+    if _UNANSWERED in reason:
+        return HANGS
     if not any(each in reason for each in _CUT_OFF):
         return IS_ONE_RUNNING
     if protocol.is_tls:

@@ -6,12 +6,13 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 
+from barnabas.cli.support.progress import announced
 from barnabas.cli.support.session import Bootstrap
 from barnabas.cli.top.keys import Choice, unbuffered_keys
 from barnabas.cli.top.screen import draw, draw_once, rows_for
@@ -32,10 +33,14 @@ async def run_once(bootstrap: Bootstrap, directory: Path | None, principal: str 
     is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(width=None if is_sized else PRINTED_COLUMNS)
     choice = Choice()
-    async with open_source(bootstrap, directory, principal) as source:
+    async with (
+        announced(f"waiting for {directory or bootstrap}"),
+        open_source(bootstrap, directory, principal) as source,
+    ):
         await _frame(source, choice, PRINTED_ROWS, PRINTED_ROWS)
         await asyncio.sleep(LOOK_AGAIN_S)
-        console.print(draw_once(await _frame(source, choice, PRINTED_ROWS, PRINTED_ROWS), choice))
+        picture = draw_once(await _frame(source, choice, PRINTED_ROWS, PRINTED_ROWS), choice)
+    console.print(picture)
 
 
 async def run_live(
@@ -44,8 +49,10 @@ async def run_live(
     """Draw again and again until the user quits. A broker that is away is a note, not the end."""
     console = Console()
     choice = Choice()
-    async with open_source(bootstrap, directory, principal) as source:
-        frame = await _frame(source, choice, *rows_for(console.size.height, 1))
+    async with AsyncExitStack() as stack:
+        async with announced(f"waiting for {directory or bootstrap}"):
+            source = await stack.enter_async_context(open_source(bootstrap, directory, principal))
+            frame = await _frame(source, choice, *rows_for(console.size.height, 1))
         with _pressed() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
             note = ""
             while not choice.is_over:

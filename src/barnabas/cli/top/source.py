@@ -6,10 +6,11 @@ cluster that `--bootstrap` names. Its answers are those for the user whom the cl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.cli.support.session import Bootstrap, admin_of
 from barnabas.client.core.steps import ClusterUnreachable
@@ -21,6 +22,9 @@ from barnabas.console.view.local.local_view import LocalView
 from barnabas.console.view.rows import GroupQuery, GroupRow, Overview, Page, TopicQuery, TopicRow
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
+
+SOCKET_PATIENCE_S: Final = 3.0
+"""Time for a broker to answer at its socket. One that hangs is asked by its address, as any other."""
 
 
 class Frame(NamedTuple):
@@ -69,7 +73,8 @@ async def open_source(
 async def _serves(view: LocalView, addresses: Sequence[object]) -> bool:
     """Whether one of the brokers has one of the addresses."""
     try:
-        overview = await view.overview()
-    except (ClusterUnreachable, KafkaError):
+        async with asyncio.timeout(SOCKET_PATIENCE_S):
+            overview = await view.overview()
+    except (ClusterUnreachable, KafkaError, TimeoutError):
         return False
     return not {str(each) for each in addresses}.isdisjoint(row.address for row in overview.brokers)
