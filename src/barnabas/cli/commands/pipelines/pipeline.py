@@ -18,6 +18,7 @@ from barnabas.cli.commands.pipelines.pipeline_spec import (
     describe,
     load_file,
     master_option,
+    require_spark,
     state_option,
     what_to_install,
 )
@@ -144,6 +145,7 @@ def serve(
     On loopback the service requires a token, which it prints (BARNABAS_PIPELINES_TOKEN sets one). On any
     other address it needs TLS and authentication (docs/SECURITY.md).
     """
+    require_spark()
     try:
         from barnabas.pipelines.service.http.server import (  # noqa: PLC0415 - optional dependencies
             AddressTaken,

@@ -44,7 +44,7 @@ def load_file(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Loc
         located = read_yaml(file.read_text(encoding="utf-8"), str(file))
         spec = load(located)
         if runs_here:
-            _require_spark()
+            require_spark()
             from barnabas.pipelines.spark.checks.preflight import check_machine  # noqa: PLC0415 - only here
 
             check_machine(spec, located)
@@ -53,11 +53,14 @@ def load_file(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Loc
         raise NotFound(f"{file}: {error.strerror}") from None
     except OSError as error:
         raise InvalidSettings(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidSettings(f"{file} is not a pipeline's file: it is not UTF-8 text") from None
     except (InvalidSpec, UnreadableSpec) as error:
         raise _InvalidSpec(str(error)) from None
 
 
-def _require_spark() -> None:
+def require_spark() -> None:
+    """Refuse to go on without the packages of a run. Other extras install some of them."""
     if any(find_spec(each) is None for each in SPARK_PACKAGES):
         raise InvalidSettings(what_to_install())
 
