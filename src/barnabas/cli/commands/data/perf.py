@@ -20,8 +20,6 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.config.consumer_keys import CONSUMER_KEYS
 from barnabas.client.config.producer_keys import PRODUCER_KEYS
 
-CLOSE_TIMEOUT_MS = 2_000
-
 
 @click.group()
 def perf() -> None:
@@ -95,7 +93,7 @@ def produce_(
             async with measured.running(quiet=quiet):
                 await send_all(producer, topic, measured, records=records, size=size, rate=rate, keys=keys)
         finally:
-            await producer.close(CLOSE_TIMEOUT_MS)
+            await producer.close(0)
         return measured
 
     measured = run(bootstrap, action, announces_itself=True)
@@ -194,7 +192,7 @@ def end_to_end(
                 async with measured.running(quiet=quiet):
                     await RoundTrips(producer, consumer, topic, measured, size).run(records, rate)
         finally:
-            await producer.close(CLOSE_TIMEOUT_MS)
+            await producer.close(0)
         return measured
 
     measured = run(bootstrap, action, announces_itself=True)
