@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Record, TopicPartition
+from barnabas.client import IllegalState, Record, TopicPartition
 from barnabas.client.sync import Consumer, Producer
+from barnabas.client.sync.loop_thread import SHARED
 
 _numbers = itertools.count()
 
@@ -90,3 +91,16 @@ def test_offsets_and_seeks(running_broker: str, topic: str) -> None:
         assert consumer.position(at) == 1
         assert topic in consumer.topics()
         assert isinstance(at, TopicPartition)
+
+
+def test_a_forked_child_cannot_use_the_consumer_of_its_parent(
+    running_broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections and timers are on the parent's loop."""
+    with consumer_of(running_broker, topic) as consumer:
+        with monkeypatch.context() as patched:
+            patched.setattr(SHARED, "generation", SHARED.generation + 1)  # as after a fork
+            for call in (consumer.poll, consumer.commit, consumer.topics, lambda: next(iter(consumer))):
+                with pytest.raises(IllegalState, match="after a fork"):
+                    call()
+        assert len(consumer.poll(timeout_ms=5_000)) > 0

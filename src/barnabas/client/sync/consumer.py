@@ -54,7 +54,8 @@ class Consumer(Generic[Key, Value]):
             await made.start()
             return made
 
-        self._consumer = SHARED.run(make())
+        self._runner = SHARED.runner()
+        self._consumer = self._runner.run(make())
         self._batch: list[Record[Key, Value]] = []
         self._index = 0
 
@@ -75,7 +76,7 @@ class Consumer(Generic[Key, Value]):
             else:
                 await self._consumer.__aexit__(kind, error, trace)  # the last batch failed
 
-        SHARED.run(leave())
+        self._runner.run(leave())
 
     def close(self, *, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Commit what was handed out, leave the group, and close all connections."""
@@ -84,7 +85,7 @@ class Consumer(Generic[Key, Value]):
             self._give_back()
             await self._consumer.close(timeout_ms=timeout_ms)
 
-        SHARED.run(close())
+        self._runner.run(close())
 
     def _give_back(self) -> None:
         """Go back to the first record of the batch that was not handed out."""
@@ -104,14 +105,14 @@ class Consumer(Generic[Key, Value]):
                 self._index += 1
                 yield self._batch[self._index - 1]
             self._batch, self._index = [], 0  # all of them are done, even if the next call fails
-            self._batch = SHARED.run(self._consumer.poll(timeout_ms=WAIT_MS))
+            self._batch = self._runner.run(self._consumer.poll(timeout_ms=WAIT_MS))
 
     def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[Record[Key, Value]]:
         async def poll() -> list[Record[Key, Value]]:
             self._give_back()
             return await self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
 
-        return SHARED.run(poll())
+        return self._runner.run(poll())
 
     def get_many(
         self, *, timeout_ms: float = 0, max_records: int | None = None
@@ -161,22 +162,22 @@ class Consumer(Generic[Key, Value]):
                     watching.cancel()
 
         with ThreadPoolExecutor(concurrency, "barnabas-process") as pool:
-            SHARED.run(process(pool))
+            self._runner.run(process(pool))
 
     # --- subscription ---
 
     def subscribe(self, topics: Collection[str] = (), **options: Any) -> None:
-        SHARED.run(self._consumer.subscribe(topics, **options))
+        self._runner.run(self._consumer.subscribe(topics, **options))
 
     def unsubscribe(self) -> None:
         async def unsubscribe() -> None:
             self._give_back()
             await self._consumer.unsubscribe()
 
-        SHARED.run(unsubscribe())
+        self._runner.run(unsubscribe())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        SHARED.run(self._consumer.assign(partitions))
+        self._runner.run(self._consumer.assign(partitions))
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -198,33 +199,33 @@ class Consumer(Generic[Key, Value]):
             self._give_back()
             return await self._consumer.commit(offsets)
 
-        return SHARED.run(commit())
+        return self._runner.run(commit())
 
     def committed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        return SHARED.run(self._consumer.committed(partitions))
+        return self._runner.run(self._consumer.committed(partitions))
 
     def position(self, at: TopicPartition) -> int:
         async def position() -> int:
             self._give_back()
             return await self._consumer.position(at)
 
-        return SHARED.run(position())
+        return self._runner.run(position())
 
     def positions(self) -> dict[TopicPartition, CommittedOffset]:
         async def positions() -> dict[TopicPartition, CommittedOffset]:
             self._give_back()
             return self._consumer.positions()
 
-        return SHARED.run(positions())
+        return self._runner.run(positions())
 
     def seek(self, at: TopicPartition, offset: int) -> None:
         async def seek() -> None:
             self._give_back()
             self._consumer.seek(at, offset)
 
-        SHARED.run(seek())
+        self._runner.run(seek())
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         self._after_giving_back(lambda: self._consumer.seek_to_beginning(*partitions))
@@ -240,37 +241,37 @@ class Consumer(Generic[Key, Value]):
             self._give_back()
             await call()
 
-        SHARED.run(run())
+        self._runner.run(run())
 
     def pause(self, *partitions: TopicPartition) -> None:
         async def pause() -> None:
             self._give_back()
             self._consumer.pause(*partitions)
 
-        SHARED.run(pause())
+        self._runner.run(pause())
 
     def resume(self, *partitions: TopicPartition) -> None:
         async def resume() -> None:
             self._consumer.resume(*partitions)
 
-        SHARED.run(resume())
+        self._runner.run(resume())
 
     def lag(self, at: TopicPartition) -> int:
-        return SHARED.run(self._consumer.lag(at))
+        return self._runner.run(self._consumer.lag(at))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return SHARED.run(self._consumer.beginning_offsets(partitions))
+        return self._runner.run(self._consumer.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return SHARED.run(self._consumer.end_offsets(partitions))
+        return self._runner.run(self._consumer.end_offsets(partitions))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTime | None]:
-        return SHARED.run(self._consumer.offsets_for_times(times))
+        return self._runner.run(self._consumer.offsets_for_times(times))
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
-        return SHARED.run(self._consumer.partitions_for(topic))
+        return self._runner.run(self._consumer.partitions_for(topic))
 
     def topics(self) -> set[str]:
-        return SHARED.run(self._consumer.topics())
+        return self._runner.run(self._consumer.topics())
