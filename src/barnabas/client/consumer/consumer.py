@@ -346,7 +346,7 @@ class Consumer(Generic[Key, Value]):
         while not state.has_position and self._engine.clock.monotonic_ms() < deadline_ms:
             self._engine.check_working()
             if self._engine.updates.errors:
-                raise self._engine.updates.errors.popleft()
+                raise self._engine.updates.errors.take()
             self._engine.updates.wake()
             await asyncio.sleep(0.005)
         if not state.has_position:

@@ -455,9 +455,9 @@ class ConsumerEngine:
                 self._coordination.wake()
             self._coordination.wake()
         if self.updates.errors:
-            raise self.updates.errors.popleft()
+            raise self.updates.errors.take()
         if self.plans.errors:
-            raise self.plans.errors.popleft()
+            raise self.plans.errors.take()
         self._auto_commit_if_due()
 
     # --- rebalances ---

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from barnabas.client.aio.background import OnFailure, background_task
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.consumer.commits import Commits
+from barnabas.client.consumer.core.pending_errors import PendingErrors
 from barnabas.client.consumer.core.positions import Need, PartitionState, Positions
 from barnabas.client.consumer.core.reset_strategy import TO_LATEST, ResetStrategy
 from barnabas.client.core.client_errors import CommitFailed, LogTruncated, NoCommittedOffset
@@ -56,7 +56,7 @@ class PositionUpdates:
         on_update: Callable[[], None],
         on_failure: OnFailure,
     ) -> None:
-        self.errors: deque[Exception] = deque()
+        self.errors = PendingErrors()
         """Errors for the application."""
         self._cluster = cluster
         self._positions = positions
@@ -124,7 +124,7 @@ class PositionUpdates:
                 state.reset(self._reset_to)
             else:
                 state.retry_ms = math.inf
-                self.errors.append(
+                self.errors.add(
                     NoCommittedOffset(
                         f"partition {state.at} has no committed offset, and auto.offset.reset is none:"
                         " seek, or choose earliest or latest"
@@ -263,7 +263,7 @@ class PositionUpdates:
         if self._reset_to is None:
             state.retry_ms = math.inf
             state.drop_buffer()
-            self.errors.append(LogTruncated(f"{message}; it continues at offset {end_offset}: seek there"))
+            self.errors.add(LogTruncated(f"{message}; it continues at offset {end_offset}: seek there"))
         elif end_offset == NO_OFFSET or end_epoch == NO_EPOCH:
             logger.warning("%s; auto.offset.reset applies", message)
             state.reset(self._reset_to)
@@ -293,7 +293,7 @@ class PositionUpdates:
         for state in states:
             state.retry_ms = self._cluster.clock.monotonic_ms() + self._retry_ms
         if is_final:
-            self.errors.append(error)
+            self.errors.add(error)
 
 
 def _end_of(row: EpochEndOffset, at: TopicPartition) -> tuple[int, int, int] | Exception:

@@ -340,7 +340,9 @@ class ConsumerProtocolMember:
             self.forgets_coordinator = True
             self._retry.failed()
         elif isinstance(error, TopicAuthorizationFailed):
-            self._events.append(Failed(error))  # a right may be granted later: the member stays
+            # A right may be granted later: the member stays, and each attempt fails until then.
+            if not any(isinstance(each, Failed) for each in self._events):
+                self._events.append(Failed(error))
             self._retry.failed()
         elif error.retriable:
             self._retry.failed()

@@ -360,7 +360,21 @@ def test_a_forgotten_session_is_opened_again_without_a_pause() -> None:
 def test_a_refused_topic_is_an_error_for_the_application() -> None:
     world = World(1)
     world.answer(world.send()[1], data(0, error=TopicAuthorizationFailed))
-    assert isinstance(world.plans.errors[0], TopicAuthorizationFailed)
+    (error,) = world.plans.errors
+    assert isinstance(error, TopicAuthorizationFailed)
+
+
+def test_a_refusal_that_lasts_is_one_error() -> None:
+    """An application may be busy for an hour, and each retry is refused."""
+    world = World(1)
+    for _ in range(100):
+        world.answer(world.send()[1], data(0, error=TopicAuthorizationFailed))
+        world.clock.advance(1_000)
+    assert len(world.plans.errors) == 1
+    assert isinstance(world.plans.errors.take(), TopicAuthorizationFailed)
+    assert not world.plans.errors
+    world.answer(world.send()[1], data(0, error=TopicAuthorizationFailed))
+    assert world.plans.errors, "it is told again"
 
 
 def test_partitions_take_turns() -> None:

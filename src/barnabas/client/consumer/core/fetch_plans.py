@@ -15,13 +15,13 @@ A leader may name a nearer replica (KIP-392); it is used until it fails or `meta
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.client.consumer.core.fetch_session import FetchSession, SessionRequest, Wanted
 from barnabas.client.consumer.core.fetched_data import Chunk
+from barnabas.client.consumer.core.pending_errors import PendingErrors
 from barnabas.client.consumer.core.positions import UNKNOWN, Need, PartitionState, Positions
 from barnabas.client.consumer.core.reset_strategy import ResetStrategy
 from barnabas.client.core.metadata import Leader, Metadata
@@ -82,7 +82,7 @@ class FetchPlan:
 
 class FetchPlans:
     def __init__(self, positions: Positions, metadata: Metadata, clock: Clock, options: FetchOptions) -> None:
-        self.errors: deque[KafkaError] = deque()
+        self.errors = PendingErrors()
         """Errors for the application."""
         self.wants_metadata = False
         """Set when an answer shows that the metadata is old. The owner resets it."""
@@ -208,7 +208,7 @@ class FetchPlans:
             session.refused(answer.error_code)
             error = error_for(answer.error_code, f"fetching from broker {plan.broker_id}")
             if not error.retriable:
-                self.errors.append(error)
+                self.errors.add(error)
             if not isinstance(error, FetchSessionIdNotFound | InvalidFetchSessionEpoch):
                 self.wants_metadata = True
                 for state in states.values():
@@ -311,7 +311,7 @@ class FetchPlans:
             self.wants_positions = True
 
     def _fail(self, state: PartitionState, error: KafkaError) -> None:
-        self.errors.append(error)
+        self.errors.add(error)
         self._retry(state)
 
     def _retry(self, state: PartitionState) -> None:
