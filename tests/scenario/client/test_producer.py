@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -175,7 +176,9 @@ async def test_any_buffer_is_a_key_and_a_value(address: str, new_name: NewName) 
     async with Producer(address) as producer:
         for kind in (bytes, bytearray, memoryview):
             await producer.publish(topic, kind(b"value"), key=kind(b"key"))
-    assert await read_values(address, topic) == [b"value"] * 3
+        numbers = array("i", [1, 2, 3])
+        await producer.publish(topic, memoryview(numbers), key=memoryview(numbers))
+    assert await read_values(address, topic) == [*[b"value"] * 3, numbers.tobytes()]
 
 
 async def test_linger_collects_records_and_flush_ends_it(address: str, new_name: NewName) -> None:
@@ -217,3 +220,13 @@ async def _create(address: str, topic: str, partitions: int, configs: dict[str, 
 
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, partitions, configs=configs or {})])
+
+
+async def test_the_largest_record_does_not_depend_on_the_batch(address: str, new_name: NewName) -> None:
+    """A large batch with room for it took a record above max.request.size, which failed later."""
+    topic = new_name("orders")
+    async with Producer(address, batch_size=100_000, max_request_size=20_000, linger_ms=50) as producer:
+        first = await producer.send(topic, b"first")
+        with pytest.raises(MessageTooLarge, match=r"max\.request\.size"):
+            await producer.send(topic, b"x" * 30_000)
+        assert (await first).offset == 0

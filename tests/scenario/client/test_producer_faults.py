@@ -150,3 +150,25 @@ async def test_a_cancelled_sender_takes_nothing_from_the_others(tmp_path: Path) 
             assert not any(isinstance(outcome, BaseException) for outcome in outcomes[1::2])
             await producer.flush()
             assert producer.metrics.snapshot()["producer_buffer_available_bytes"] == 4_000
+
+
+async def test_a_partitioner_that_fails_takes_no_memory(tmp_path: Path) -> None:
+    """It is asked again after the wait for memory, which is reserved then."""
+    asked = 0
+
+    def partition(_topic: str, key: bytes | None, _count: int) -> int:
+        nonlocal asked
+        asked += key == b"bad"
+        if asked > 3:
+            raise ValueError("planted")
+        return 0
+
+    settings: dict[str, Any] = {"buffer_memory": 2_000, "batch_size": 2_000, "partitioner_class": partition}
+    async with in_process_broker(tmp_path) as broker, Producer(str(broker.address), **settings) as producer:
+        await producer.publish("orders", b"first")
+        deliveries = [await producer.send("orders", b"x" * 1_500)]
+        with pytest.raises(ValueError, match="planted"):
+            await producer.send("orders", b"y" * 1_500, key=b"bad")
+        asked = 0
+        deliveries.append(await producer.send("orders", b"z" * 1_500))
+        assert [(await each).offset for each in deliveries] == [1, 2]

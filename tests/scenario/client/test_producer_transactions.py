@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.support.reading import read_values
 
 from barnabas.client import Admin, IllegalState, Producer, TopicPartition, TransactionAborted
+from barnabas.client.producer.core.accumulator import Accumulator
 from barnabas.client.producer.core.transaction_state import TransactionStatus
 from barnabas.client.producer.transactions import Transactions
 from barnabas.core.errors import KafkaError, MessageTooLarge, ProducerFenced
@@ -159,3 +161,34 @@ async def test_a_closed_producer_aborts_its_transaction(address: str, new_name: 
             "PrepareAbort",
             "Empty",
         )
+
+
+async def test_a_batch_that_cannot_be_made_ends_its_transaction_alone(
+    address: str, new_name: NewName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A codec may run out of memory: the block aborts, and the next transaction begins."""
+    topic = new_name("orders")
+
+    def fail(*_: object) -> None:
+        raise MemoryError("planted")
+
+    async def block(producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send(topic, b"lost")
+
+    async with Producer(address, transactional_id=new_name("txn")) as producer:
+        with monkeypatch.context() as patched:
+            patched.setattr(Accumulator, "seal", fail)
+            with pytest.raises(MemoryError, match="planted"):
+                await block(producer)
+        async with producer.transaction():
+            await producer.publish(topic, b"kept")
+    assert await read_values(address, topic, read_committed=True) == [b"kept"]
+
+
+async def test_tasks_that_begin_together_share_one_producer_id(address: str, new_name: NewName) -> None:
+    topic = new_name("orders")
+    async with Producer(address, transactional_id=new_name("txn")) as producer:
+        await asyncio.gather(*(producer.init_transactions() for _ in range(3)))
+        async with producer.transaction():
+            await producer.publish(topic, b"v")

@@ -74,7 +74,7 @@ class Appending:
             if not future.done():
                 future.set_exception(_closed())
 
-    def append(  # noqa: C901 - the path of every record: a call less
+    def append(  # noqa: C901, PLR0912 - the path of every record: a call less
         self,
         topic: str,
         key: Buffer | None,
@@ -92,25 +92,25 @@ class Appending:
         if self._transactions is not None:
             self._transactions.state.check_can_send()
         is_chosen = partition is None
-        try:
-            if headers:
-                size_bytes = record_bytes_max(key, value, headers)
-            else:
-                size_bytes = RECORD_OVERHEAD_BYTES_MAX
-                if key is not None:
-                    size_bytes += len(key)
-                if value is not None:
-                    size_bytes += len(value)
-            if partition is None:
-                partition = target.choose(key)
-            elif not 0 <= partition < target.partition_count:
-                return None
-        except TypeError:
-            _check_bytes(key, value)
-            raise
+        if key is not None and type(key) is not bytes:
+            key = _as_bytes(key, "key")
+        if value is not None and type(value) is not bytes:
+            value = _as_bytes(value, "value")
+        if headers:
+            size_bytes = record_bytes_max(key, value, headers)
+        else:
+            size_bytes = RECORD_OVERHEAD_BYTES_MAX
+            if key is not None:
+                size_bytes += len(key)
+            if value is not None:
+                size_bytes += len(value)
+        if partition is None:
+            partition = target.choose(key)
+        elif not 0 <= partition < target.partition_count:
+            return None
         batch = self._accumulator.open_batch(target.queues[partition], size_bytes)
         if batch is None:
-            self._check(key, value, size_bytes)
+            self._check(size_bytes)
             reserved_bytes = self._accumulator.batch_bytes_for(size_bytes)
             if not self._memory.take(reserved_bytes):
                 return None
@@ -134,7 +134,6 @@ class Appending:
             position = self._accumulator.append(batch, key, value, headers, timestamp_ms)
         except Exception:
             self._accumulator.drop_empty(batch)
-            _check_bytes(key, value)
             raise
         if batch.is_closed:
             self.owes_turn = True
@@ -154,9 +153,8 @@ class Appending:
         self._sending.opened_batch()
         return batch
 
-    def _check(self, key: Buffer | None, value: Buffer | None, size_bytes: int) -> None:
-        """Check a record that opens a batch. Every other record is smaller than one that did."""
-        _check_bytes(key, value)
+    def _check(self, size_bytes: int) -> None:
+        """Check a record that opens a batch. A record that fits into an open one is not too large."""
         if size_bytes > self._record_bytes_max:
             raise MessageTooLarge(
                 f"the record has up to {size_bytes} bytes, and max.request.size is {self._record_bytes_max}"
@@ -180,9 +178,10 @@ class Appending:
             self._transactions.state.check_can_send()
         if partition is not None and partition < 0:
             raise InvalidPartitions(f"topic {topic} has no partition {partition}: they begin with 0")
-        _check_bytes(key, value)
+        key = None if key is None else _as_bytes(key, "key")
+        value = None if value is None else _as_bytes(value, "value")
         size_bytes = record_bytes_max(key, value, headers)
-        self._check(key, value, size_bytes)
+        self._check(size_bytes)
         deadline_ms = self._clock.monotonic_ms() + self._settings.max_block_ms
         target = await self.known(topic, partition)
         delivery = self.append(topic, key, value, partition, headers, timestamp_ms)
@@ -190,10 +189,15 @@ class Appending:
             return delivery
         wanted_bytes = self._accumulator.batch_bytes_for(size_bytes)
         waiter = await self._room(wanted_bytes, deadline_ms)
-        if not target.partition_count or self._is_closed:  # deleted or closed meanwhile
+        least = 1 if partition is None else partition + 1
+        if target.partition_count < least or self._is_closed:  # deleted or closed meanwhile
             self._memory.leave(waiter)
             return await self.append_later(topic, key, value, partition, headers, timestamp_ms)
-        chosen = target.choose(key) if partition is None else partition
+        try:
+            chosen = target.choose(key) if partition is None else partition
+        except BaseException:  # code of an application
+            self._memory.leave(waiter)
+            raise
         batch = self._accumulator.open_batch(target.queues[chosen], size_bytes)
         if batch is None:
             batch = self._open(target, chosen, wanted_bytes)
@@ -285,9 +289,8 @@ def _check_timestamp(timestamp_ms: int) -> None:
         raise ValueError(f"the timestamp is {timestamp_ms}, not between 0 and {TIMESTAMP_MAX}")
 
 
-def _check_bytes(key: object, value: object) -> None:
-    for name, content in (("key", key), ("value", value)):
-        if content is not None and not isinstance(content, bytes | bytearray | memoryview):
-            raise SerializationError(
-                f"the {name} is {type(content).__name__}, not bytes: set {name}.serializer"
-            )
+def _as_bytes(content: object, name: str) -> bytes:
+    """Bytes of a buffer. The length of a memoryview may count items instead of bytes."""
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    raise SerializationError(f"the {name} is {type(content).__name__}, not bytes: set {name}.serializer")

@@ -39,7 +39,8 @@ class Machines(NamedTuple):
         memory = BufferMemory(settings.buffer_memory)
         accumulator = Accumulator(
             AccumulatorOptions(
-                batch_bytes=min(settings.batch_size, settings.buffer_memory),
+                # A batch with room for more would take records above max.request.size.
+                batch_bytes=min(settings.batch_size, settings.buffer_memory, settings.max_request_size),
                 linger_ms=settings.linger_ms,
                 codec=codec,
                 compression_level=settings.compression_level,

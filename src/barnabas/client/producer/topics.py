@@ -19,7 +19,6 @@ from barnabas.client.producer.core.partitioners import (
     check_partition,
 )
 from barnabas.core.ids import Randomness
-from barnabas.records.varint import Buffer
 
 
 class TargetTopic:
@@ -59,10 +58,8 @@ class TargetTopic:
                 self._accumulator.queue(self.name, count - 1)
                 self.queues = self._accumulator.queues[self.name]
 
-    def choose(self, key: Buffer | None) -> int:
+    def choose(self, key: bytes | None) -> int:
         """Partition of a record."""
-        if key is not None and not isinstance(key, bytes):
-            key = bytes(key)  # other buffers cannot be remembered by their hash
         if self._function is not None:
             chosen = self._function(self.name, key, self.partition_count)
             return check_partition(self.name, chosen, self.partition_count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from barnabas.client.core.client_errors import IllegalState
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.producer.core.transaction_state import TransactionStatus
 from barnabas.client.producer.transactions import Transactions
@@ -25,7 +24,7 @@ class TransactionBlock:
         if error is None:
             try:
                 await self._transactions.commit()
-            except (KafkaError, IllegalState) as failure:
+            except Exception as failure:
                 await self._abort(failure)
                 raise
         else:

@@ -61,6 +61,7 @@ class Transactions:
         self._finish = finish
         self._tasks = Tasks()
         self._adding: asyncio.Task[None] | None = None
+        self._initializing = asyncio.Lock()
 
     @property
     def _name(self) -> str:
@@ -75,11 +76,12 @@ class Transactions:
 
     async def init(self) -> None:
         """Get the producer id, and fence older producers of this transactional id. Once."""
-        if self.state.status is not TransactionStatus.UNINITIALIZED:
-            return
-        found = await self._ask(transactional_id(self._cluster.state, self._name, self._timeout_ms))
-        self._producer.set_id(*found)
-        self.state.initialized(await self._protocol())
+        async with self._initializing:
+            if self.state.status is not TransactionStatus.UNINITIALIZED:
+                return
+            found = await self._ask(transactional_id(self._cluster.state, self._name, self._timeout_ms))
+            self._producer.set_id(*found)
+            self.state.initialized(await self._protocol())
 
     async def _protocol(self) -> int:
         """Transaction protocol of the cluster, 1 or 2."""
