@@ -23,7 +23,7 @@ from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.node.broker import Broker
 from barnabas.node.main import loop_factory
-from barnabas.testing.asking import inspection
+from barnabas.testing.asking import history, inspection
 from barnabas.testing.asking.looking import Looking
 from barnabas.testing.faults.disk import Disk
 from barnabas.testing.faults.request_log import SeenRequest
@@ -114,9 +114,20 @@ class RunningBroker(Looking):
         """The last requests of clients, in the order of their arrival: `requests(api="Fetch")`."""
         return self._life.kit.requests.seen(api, client_id)
 
+    @property
+    def requests_received(self) -> int:
+        """Number of requests of clients in all lives of the broker."""
+        return self._life.kit.requests.received
+
     def log_lines(self) -> list[str]:
         """The last lines of the broker's log, from INFO on."""
         return self._life.kit.log.lines()
+
+    def history(self) -> str:
+        """The last requests, the fault rules with their hits, and the end of the log, as a text. pytest shows
+        it with a failed test."""
+        shown = history.sections(self, f"broker {self.broker_id}")
+        return "\n".join(f"--- {title} ---\n{text}" for title, text in shown)
 
     def stop(self) -> None:
         """Shut the broker down, as SIGTERM does. `restart` starts it again."""
@@ -225,6 +236,7 @@ def open_broker(
     life = BrokerLife("broker", properties, kit, around)
     life.start()
     broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
+    history.remember(broker)
     try:
         yield broker
     finally:

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from barnabas.testing.cluster import RunningCluster
     from barnabas.testing.faults.rules import Faults
 
-SHOWN_REQUESTS_MAX: Final = 20
-SHOWN_LINES_MAX: Final = 40
-SHOWN_CHARS_MAX: Final = 200
 SCOPES: Final = ("session", "package", "module", "class", "function")
 CLUSTER_BROKERS: Final = 3
 _SCOPE_OPTION: Final = "barnabas_scope"
 _Scope = Literal["session", "package", "module", "class", "function"]
 PACKAGES: Final = ("barnabas", "pyspark_barnabas")
+_HISTORY: Final = "barnabas.testing.asking.history"
+_BROKER: Final = "barnabas.testing.broker"
+_CLUSTER: Final = "barnabas.testing.cluster"
+_RECEIVED: Final = pytest.StashKey[dict[int, int]]()
+"""Numbers of requests that brokers had received before the test."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -96,31 +98,39 @@ def barnabas_faults(barnabas_broker: RunningBroker) -> Iterator[Faults]:
     barnabas_broker.faults.clear()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    history = sys.modules.get(_HISTORY)
+    item.stash[_RECEIVED] = {} if history is None else history.begin_test()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failed test what its brokers saw: the last requests, and the end of the log."""
+    """Show with a failed test what its brokers saw: the last requests, fault rules, the end of the log.
+
+    Its brokers are those of its fixtures, and others that it started or sent requests to. A process that has
+    not imported the broker has none.
+    """
     report = yield
-    if report.when == "call" and report.failed:
-        for name, broker in _brokers_of(getattr(item, "funcargs", {})):
-            report.sections += [
-                (f"last requests to {name}", "\n".join(_shown_requests(broker)) or "none"),
-                (f"log of {name}", "\n".join(broker.log_lines()[-SHOWN_LINES_MAX:]) or "empty"),
-            ]
+    history = sys.modules.get(_HISTORY)
+    if report.failed and history is not None:
+        named = dict(_brokers_of(getattr(item, "funcargs", {})))
+        known = {id(each) for each in named.values()}
+        for broker in history.used_since(item.stash.get(_RECEIVED, {})):
+            if id(broker) not in known:
+                named[f"the broker on {broker.bootstrap}"] = broker
+        for name, broker in named.items():
+            report.sections += history.sections(broker, name)
     return report
 
 
 def _brokers_of(arguments: dict[str, Any]) -> Iterator[tuple[str, RunningBroker]]:
-    broker, cluster = arguments.get("barnabas_broker"), arguments.get("barnabas_cluster")
-    if broker is not None:
-        yield "barnabas_broker", broker
-    for each in () if cluster is None else cluster.brokers:
-        yield f"barnabas_cluster, broker {each.broker_id}", each
-
-
-def _shown_requests(broker: RunningBroker) -> list[str]:
-    return [
-        f"{each.api} v{each.version} of {each.client_id}: {str(each.message)[:SHOWN_CHARS_MAX]}"
-        for each in broker.requests()[-SHOWN_REQUESTS_MAX:]
-    ]
+    """Brokers of fixtures, by the name of the fixture."""
+    broker_module, cluster_module = sys.modules.get(_BROKER), sys.modules.get(_CLUSTER)
+    for name, value in arguments.items():
+        if broker_module is not None and isinstance(value, broker_module.RunningBroker):
+            yield name, value
+        if cluster_module is not None and isinstance(value, cluster_module.RunningCluster):
+            yield from ((f"{name}, broker {each.broker_id}", each) for each in value.brokers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -145,6 +146,62 @@ def test_rules_end_with_their_test_and_a_failed_test_shows_the_last_requests(tmp
     assert "of rdkafka: ProduceRequest(" in done.stdout
     assert "log of barnabas_broker" in done.stdout
     assert "1 new partitions are brought online" in done.stdout
+
+
+BROKERS_OF_THEIR_OWN = """
+import unittest
+
+import pytest
+from confluent_kafka import Producer
+
+from barnabas.testing.broker import run_broker
+
+
+def publish(broker):
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("orders", b"one")
+    assert producer.flush(30) == 0
+
+class OrdersTest(unittest.TestCase):
+    def test_within(self):
+        publish(self.enterContext(run_broker()))
+        self.fail("on purpose")
+
+def test_quiet_before(barnabas_broker):
+    pass
+
+def test_within():
+    with run_broker() as broker:
+        broker.faults.add(api="Heartbeat", drop="before")
+        assert False, "on purpose"
+
+@pytest.fixture
+def published(barnabas_broker):
+    publish(barnabas_broker)
+    raise ValueError("on purpose")
+
+def test_setup(published):
+    pass
+"""
+
+
+def test_a_failed_test_shows_brokers_that_no_fixture_gave_it(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(BROKERS_OF_THEIR_OWN)
+    done = run_their_tests(tmp_path)
+    assert "2 failed, 1 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    at_setup, of_class, of_function = _reports(done.stdout)
+    assert "last requests to barnabas_broker" in at_setup
+    assert "ProduceRequest(" in at_setup
+    assert "last requests to the broker on 127.0.0.1" in of_class
+    assert "ProduceRequest(" in of_class
+    assert "log of the broker on 127.0.0.1" in of_function
+    assert "fault(api=Heartbeat, drop=before): 0 hits of 0 matches" in of_function
+    assert "barnabas_broker" not in of_class + of_function
+
+
+def _reports(output: str) -> list[str]:
+    """Reports of pytest on single tests, without the summary."""
+    return re.split(r"\n_{3,} .* _{3,}\n", output.partition("short test summary")[0])[1:]
 
 
 CLUSTER_TESTS = """

@@ -32,15 +32,15 @@ class RequestLog:
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
         self._bytes = 0
+        self.received = 0
+        """Requests in the whole life of the log, also those that it keeps no more."""
 
     def add(self, frame: memoryview) -> None:
+        self.received += 1
         self._frames.append(bytes(frame))
         self._bytes += len(frame)
         while self._bytes > KEPT_BYTES_MAX or len(self._frames) > KEPT_REQUESTS_MAX:
             self._bytes -= len(self._frames.popleft())
-
-    def clear(self) -> None:
-        self._frames, self._bytes = deque(), 0
 
     def seen(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
         """Requests in the order of their arrival, malformed ones left out."""

@@ -280,9 +280,11 @@ class Faults:
             self._rules = ()
 
     def applied(self) -> tuple[FaultRule, ...]:
-        """Rules that apply to a request now: those of this broker, then those of its cluster."""
-        if self.are_suspended:
-            return ()
+        """Rules that apply to a request now."""
+        return () if self.are_suspended else self.with_those_of_cluster()
+
+    def with_those_of_cluster(self) -> tuple[FaultRule, ...]:
+        """Rules of this broker, then those of its cluster."""
         return self._rules if self._of_cluster is None else self._rules + self._of_cluster._rules
 
     def __iter__(self) -> Iterator[FaultRule]:
