@@ -62,7 +62,7 @@ class RunningBroker(Looking):
         self.faults: Faults = life.kit.faults
         """Rules that make requests go wrong."""
         life.kit.actions.client = lambda: inspection.kit_client(
-            [each.endpoint for each in life.broker.bound_listeners]
+            inspection.plain_addresses(life.broker.bound_listeners)
         )
 
     @property
@@ -184,8 +184,9 @@ class RunningBroker(Looking):
         if thread.is_paused:
             raise RuntimeError("the broker is paused and answers nothing; resume it first")
 
+        endpoints = inspection.plain_addresses(thread.broker.bound_listeners)
+
         async def ask() -> T:
-            endpoints = [each.endpoint for each in thread.broker.bound_listeners]
             async with inspection.kit_client(endpoints) as cluster:
                 return await question(cluster)
 

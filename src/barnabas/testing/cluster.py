@@ -331,14 +331,14 @@ class RunningCluster(Looking):
         answers with the leaders and in-sync replicas from before the cut."""
         controller = self.controller()
         found = [
-            listener.endpoint
+            listener
             for number, life in sorted(self._lives.items(), key=lambda item: item[0] != controller)
             if life.is_serving
             for listener in life.broker.bound_listeners
         ]
         if not found:
             raise RuntimeError("no broker of the cluster runs now; restart one first")
-        return found
+        return inspection.plain_addresses(found)
 
 
 @contextmanager

@@ -280,3 +280,20 @@ def test_a_group_does_not_wait_for_others(settings: dict[str, str], delay: str) 
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         found = admin.describe_configs([resource])[resource].result(60)
         assert found["group.initial.rebalance.delay.ms"].value == delay
+
+
+def test_a_broker_without_a_plain_listener_says_so_when_it_is_asked() -> None:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
+    with run_broker(settings) as broker, pytest.raises(RuntimeError, match="has only SASL_PLAINTEXT: give it"):
+        broker.create_topic()
+    settings["listeners"] = f"PLAINTEXT://127.0.0.1:0,{settings['listeners']}"
+    with run_broker(settings) as broker:
+        assert broker.values(broker.create_topic()) == []

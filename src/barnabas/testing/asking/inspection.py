@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.client.admin.groups import GroupDescription, Groups
@@ -16,7 +16,7 @@ from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.core.metadata import Partition, topic_of
-from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import NONE, GroupIdNotFound, KafkaError, LeaderNotAvailable
 from barnabas.core.ids import TopicPartition
@@ -29,6 +29,7 @@ from barnabas.protocol.messages.metadata import (
 
 CLIENT_ID: Final = "barnabas-test-kit"
 NO_LEADER: Final = -1
+_PLAIN: Final = "PLAINTEXT"
 _LOOKS_EVERY_S: Final = 0.02
 Look = Callable[[TopicPartition], Awaitable[Partition]]
 """Describes a partition now. Each look may ask another broker, because the controller may move."""
@@ -43,6 +44,20 @@ class StoredRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+
+def plain_addresses(listeners: Iterable[ListenerEndpoint]) -> list[Endpoint]:
+    """Addresses at which the kit asks: it has no certificate and no password. RuntimeError without any, since
+    a client without them would try for ever."""
+    listeners = list(listeners)
+    found = [each.endpoint for each in listeners if each.security_protocol == _PLAIN]
+    if listeners and not found:
+        names = ", ".join(dict.fromkeys(each.listener_name for each in listeners))
+        raise RuntimeError(
+            f"the test kit asks in plain text, and the broker has only {names}: give it one more listener,"
+            " such as listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"
+        )
+    return found
 
 
 def kit_client(bootstrap: Sequence[Endpoint]) -> ClusterClient:

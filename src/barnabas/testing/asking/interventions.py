@@ -168,4 +168,4 @@ async def _leave(cluster: ClusterClient, described: GroupDescription, member_id:
 
 def is_refusal(error: BaseException) -> bool:
     """Whether an intervention was refused, rather than broken."""
-    return isinstance(error, KafkaError | TimeoutError | ValueError)
+    return isinstance(error, KafkaError | RuntimeError | TimeoutError | ValueError)
