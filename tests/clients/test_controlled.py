@@ -6,7 +6,8 @@ The programs are built as those of `test_programs`, with Maven and Go. Each runs
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.clients.programs import (
     java,
     run,
 )
+from tests.clients.tokens import Issuer
 from tests.support.process import ServerProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,6 +31,9 @@ CASES = (
     "clock-jump", "restart", "poison-record", "full-disk",
 )  # fmt: skip
 CASES_OF_CLUSTERS = ("unclean-leader",)
+CASES_OF_TOKENS = ("expired-token",)
+TOKEN_S = 1_800
+"""The first token ends when the program lets an hour pass."""
 CASE_TIMEOUT_MS = 40_000
 BUILD_AND_RUN_TIMEOUT_S = 2_400
 JAVA = ("java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "classes:jars/*")
@@ -46,11 +51,13 @@ pytestmark = pytest.mark.timeout(BUILD_AND_RUN_TIMEOUT_S)
 
 
 @contextmanager
-def controlled(directory: Path, *more: str) -> Iterator[tuple[str, str]]:
-    """The brokers' addresses, and the URL of the control interface."""
+def controlled(
+    directory: Path, *more: str, listeners: Sequence[str] = ("PLAINTEXT://127.0.0.1:0",)
+) -> Iterator[tuple[str, str]]:
+    """Addresses of the last listener, and the URL of the control interface."""
     words = [
         sys.executable, "-m", "barnabas", "start", "--data-dir", str(directory),
-        "--listener", "PLAINTEXT://127.0.0.1:0", "--control", "127.0.0.1:0", *more,
+        "--control", "127.0.0.1:0", *more, *(word for each in listeners for word in ("--listener", each)),
     ]  # fmt: skip
     process = ServerProcess(
         words,
@@ -60,9 +67,11 @@ def controlled(directory: Path, *more: str) -> Iterator[tuple[str, str]]:
     try:
         process.wait_ready(60)
         said = process.output_text().split()
-        address = next(each for each in said if each.startswith("PLAINTEXT://")).strip(",")
+        shown = next(each for each in said if "PLAINTEXT://" in each).strip(",").split(",")
+        name = listeners[-1].partition("://")[0]
+        address = ",".join(each.partition("://")[2] for each in shown if each.partition("://")[0] == name)
         page = next(each for each in said if each.endswith("/openapi.json"))
-        yield address.replace("PLAINTEXT://", ""), page.removesuffix("/openapi.json")
+        yield address, page.removesuffix("/openapi.json")
     finally:
         process.stop()
 
@@ -77,6 +86,21 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 def control_of_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     unclean = ("--brokers", "2", "--set", "unclean.leader.election.enable=true")
     with controlled(tmp_path_factory.mktemp("cluster"), *unclean) as control:
+        yield control
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("issuer"))
+
+
+@pytest.fixture
+def control_by_token(issuer: Issuer, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A broker whose time each program moves for itself."""
+    settings = dict(issuer.settings)
+    listeners = settings.pop("listeners").split(",")
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    with controlled(tmp_path / "by-token", *words, listeners=listeners) as control:
         yield control
 
 
@@ -96,11 +120,15 @@ def outcome_of_cluster(program: Program, control_of_cluster: tuple[str, str]) ->
     return run_cases(program, control_of_cluster, CASES_OF_CLUSTERS)
 
 
-def run_cases(program: Program, control: tuple[str, str], cases: Sequence[str]) -> Outcome:
+def run_cases(
+    program: Program, control: tuple[str, str], cases: Sequence[str], environment: Mapping[str, str] = {}
+) -> Outcome:
     bootstrap, url = control
     timeouts_ms = dict.fromkeys(cases, CASE_TIMEOUT_MS)
     try:
-        return run(program, bootstrap, program.name, timeouts_ms, environment={"CONTROL_URL": url})
+        return run(
+            program, bootstrap, program.name, timeouts_ms, environment={"CONTROL_URL": url, **environment}
+        )
     except ProgramUnavailable as reason:
         pytest.skip(str(reason))
 
@@ -114,3 +142,16 @@ def test_the_client_reacts_as_it_is_known_to(outcome: Outcome, case: str) -> Non
 def test_the_client_reacts_to_the_cluster_as_it_is_known_to(outcome_of_cluster: Outcome, case: str) -> None:
     found = outcome_of_cluster.results.get(case)
     assert found == ("ok", ""), f"{found}; {outcome_of_cluster.complaint}"
+
+
+@pytest.mark.parametrize("case", CASES_OF_TOKENS)
+def test_the_client_replaces_an_expired_token(
+    program: Program, control_by_token: tuple[str, str], issuer: Issuer, case: str
+) -> None:
+    now_s = int(time.time())
+    tokens = {
+        "FIRST_TOKEN": issuer.token(ends_s=now_s + TOKEN_S),
+        "SECOND_TOKEN": issuer.token(ends_s=now_s + 86_400),
+    }
+    outcome = run_cases(program, control_by_token, (case,), tokens)
+    assert outcome.results.get(case) == ("ok", ""), f"{outcome.results.get(case)}; {outcome.complaint}"

@@ -7,6 +7,7 @@
 - A member was fenced, or the clock passed its session: it cannot commit, and joins again.
 - The broker restarts: a producer with open connections goes on.
 - A record is refused for good, or the disk is full: the producer reports it, and does not try for ever.
+- The token has expired: the producer authenticates with another one, and goes on.
 - The leader is unclean: the producer goes on, and the records that were lost stay lost.
 """
 
@@ -15,20 +16,27 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import tempfile
+import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider as TokenProvider
 
 from barnabas import client as own
 from barnabas.testing.broker import RunningBroker, run_broker
 from barnabas.testing.cluster import run_cluster
+from tests.clients.tokens import Issuer
 
 PATIENCE_S = 30.0
 JOIN_POLLS_MAX = 600
@@ -36,6 +44,8 @@ JOIN_POLLS_MAX = 600
 
 Between = Callable[[], object] | None
 """What happens between two records of one producer."""
+Token = Callable[[], str] | None
+"""Makes a token of OAUTHBEARER; None for a listener in plain text."""
 
 
 class Client(Protocol):
@@ -47,7 +57,7 @@ class Client(Protocol):
     poison_error: str
 
     async def publish(
-        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None, token: Token = None
     ) -> str | None:
         """Send one record with idempotence, and another one after `between`, if it is given."""
         ...
@@ -69,6 +79,20 @@ def named(error: BaseException) -> str:
     return type(error).__name__
 
 
+@contextmanager
+def token_file(token: Token) -> Iterator[Path]:
+    """A file that a client reads for each authentication."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "token"
+        write_token(file, token)
+        yield file
+
+
+def write_token(file: Path, token: Token) -> None:
+    if token is not None:
+        file.write_text(token())
+
+
 class Own:
     slow_broker_error = "RequestTimedOut"
     zombie_error = "ProducerFenced"
@@ -76,15 +100,27 @@ class Own:
     poison_error = "InvalidRecord"
 
     async def publish(
-        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None, token: Token = None
     ) -> str | None:
+        with token_file(token) as file:
+            return await self._publish(bootstrap, topic, timeout_ms, between, token, file)
+
+    async def _publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between, token: Token, file: Path
+    ) -> str | None:
+        login: dict[str, Any] = {
+            "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauthbearer_token_endpoint_url": file.as_uri(),
+        }  # fmt: skip
         async with own.Producer(
-            bootstrap, delivery_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, 5_000), linger_ms=0
-        ) as producer:
+            bootstrap, delivery_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, 5_000),
+            linger_ms=0, **({} if token is None else login),
+        ) as producer:  # fmt: skip
             try:
                 await producer.publish(topic, b"one")
                 if between is not None:
                     await asyncio.to_thread(between)
+                    write_token(file, token)
                     await producer.publish(topic, b"two")
             except own.KafkaError as error:
                 return named(error)
@@ -126,15 +162,22 @@ class Confluent:
     poison_error = "INVALID_RECORD"
 
     async def publish(
-        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None, token: Token = None
     ) -> str | None:
-        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms, between)
+        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms, between, token)
 
-    def _publish(self, bootstrap: str, topic: str, timeout_ms: int, between: Between) -> str | None:
+    def _publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between, token: Token
+    ) -> str | None:
         failed: list[str] = []
+        login = {} if token is None else {
+            "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+            # It renews a token by its own clock, in the calls of flush.
+            "oauth_cb": lambda _: (token(), time.time() + 3),
+        }  # fmt: skip
         producer = ConfluentProducer({
             "bootstrap.servers": bootstrap, "enable.idempotence": True, "retry.backoff.ms": 10,
-            "message.timeout.ms": timeout_ms, "log_level": 0,
+            "message.timeout.ms": timeout_ms, "log_level": 0, **login,
         })  # fmt: skip
 
         def send(value: bytes) -> None:
@@ -199,11 +242,20 @@ class Aiokafka:
     poison_error = "UnknownError"  # it has no class for this code
 
     async def publish(
-        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None, token: Token = None
     ) -> str | None:
+        class Tokens(AioTokenProvider):  # type: ignore[misc]
+            async def token(self) -> str:
+                assert token is not None
+                return token()
+
+        login = {
+            "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": Tokens(),
+        }  # fmt: skip
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=timeout_ms,
-            retry_backoff_ms=10,
+            retry_backoff_ms=10, **({} if token is None else login),
         )  # fmt: skip
         await producer.start()
         try:
@@ -264,14 +316,26 @@ class KafkaPython:
     poison_error = "InvalidRecordError"
 
     async def publish(
-        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between = None, token: Token = None
     ) -> str | None:
-        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms, between)
+        return await asyncio.to_thread(self._publish, bootstrap, topic, timeout_ms, between, token)
 
-    def _publish(self, bootstrap: str, topic: str, timeout_ms: int, between: Between) -> str | None:
+    def _publish(
+        self, bootstrap: str, topic: str, timeout_ms: int, between: Between, token: Token
+    ) -> str | None:
+        class Tokens(TokenProvider):  # type: ignore[misc]
+            def token(self) -> str:
+                assert token is not None
+                return token()
+
+        login = {
+            "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": Tokens(),
+        }  # fmt: skip
         producer = KafkaProducer(
             bootstrap_servers=bootstrap, enable_idempotence=True, delivery_timeout_ms=timeout_ms,
             request_timeout_ms=timeout_ms // 2, linger_ms=0, retry_backoff_ms=10,
+            **({} if token is None else login),
         )  # fmt: skip
         try:
             producer.send(topic, b"one").get(PATIENCE_S)
@@ -432,6 +496,26 @@ async def test_a_producer_goes_on_after_a_restart(client: Client) -> None:
         topic = await asyncio.to_thread(broker.create_topic)
         assert await client.publish(broker.bootstrap, topic, 20_000, between=broker.restart) is None
         assert await asyncio.to_thread(broker.values, topic) == [b"one", b"two"]
+
+
+async def test_an_expired_token_is_replaced(client: Client, tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path)
+    with run_broker(issuer.settings, time="virtual") as broker:
+        topic = await asyncio.to_thread(broker.create_topic)
+        _, by_token = broker.bootstrap.split(",")
+        made: list[int] = []
+
+        def token() -> str:
+            made.append(broker.time.now_ms() // 1_000)
+            return issuer.token(ends_s=made[-1] + 60)
+
+        error = await client.publish(
+            by_token, topic, 20_000, between=lambda: broker.time.advance("5m"), token=token
+        )
+        assert error is None
+        assert await asyncio.to_thread(broker.values, topic) == [b"one", b"two"]
+        assert made[-1] - made[0] >= 300, "the first token alone would not have served both records"
+        assert "kafka_expired_connections_killed_total" in broker.metrics_text()
 
 
 async def test_a_poison_record_is_reported(broker: RunningBroker, client: Client) -> None:

@@ -292,7 +292,10 @@ def test_a_broker_without_a_plain_listener_says_so_when_it_is_asked() -> None:
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
     }
-    with run_broker(settings) as broker, pytest.raises(RuntimeError, match="has only SASL_PLAINTEXT: give it"):
+    with (
+        run_broker(settings) as broker,
+        pytest.raises(RuntimeError, match="has only SASL_PLAINTEXT: give it"),
+    ):
         broker.create_topic()
     settings["listeners"] = f"PLAINTEXT://127.0.0.1:0,{settings['listeners']}"
     with run_broker(settings) as broker:

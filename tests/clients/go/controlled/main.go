@@ -13,11 +13,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"barnabas.test/clients/harness"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 )
 
 // ask sends a request to the control interface and decodes the answer into found, which may be nil.
@@ -283,6 +285,39 @@ func uncleanLeader(ctx context.Context, run *harness.Run) error {
 	return expectStored(topic, 2)
 }
 
+// expiredToken shows one token until the time jumps, and then another one. The broker ends the connection of
+// the first, and the client connects again.
+func expiredToken(ctx context.Context, run *harness.Run) error {
+	var isFirstOver atomic.Bool
+	token := func(context.Context) (oauth.Auth, error) {
+		if isFirstOver.Load() {
+			return oauth.Auth{Token: os.Getenv("SECOND_TOKEN")}, nil
+		}
+		return oauth.Auth{Token: os.Getenv("FIRST_TOKEN")}, nil
+	}
+	_, topic, err := with(run, "token", nil, func(topic string) error {
+		cl, err := kgo.NewClient(
+			kgo.SeedBrokers(run.Bootstrap), kgo.DefaultProduceTopic(topic), kgo.SASL(oauth.Oauth(token)),
+		)
+		if err != nil {
+			return err
+		}
+		defer cl.Close()
+		if err := send(ctx, cl, "one"); err != nil {
+			return err
+		}
+		if err := ask("POST", "/time", map[string]string{"advance": "1h"}, nil); err != nil {
+			return err
+		}
+		isFirstOver.Store(true)
+		return send(ctx, cl, "two")
+	})
+	if err != nil {
+		return err
+	}
+	return expectStored(topic, 2)
+}
+
 func fencedMember(ctx context.Context, run *harness.Run) error {
 	return memberLoses(ctx, run, "fenced", func(topic string) error {
 		return ask("DELETE", "/groups/"+topic+"/members", nil, nil)
@@ -343,5 +378,6 @@ func main() {
 		"poison-record":  poisonRecord,
 		"full-disk":      fullDisk,
 		"unclean-leader": uncleanLeader,
+		"expired-token":  expiredToken,
 	})
 }

@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -61,6 +62,7 @@ public final class Controlled {
             case "poison-record" -> poisonRecord();
             case "full-disk" -> fullDisk();
             case "unclean-leader" -> uncleanLeader();
+            case "expired-token" -> expiredToken();
             default -> throw new IllegalArgumentException(feature);
         }
     }
@@ -203,6 +205,24 @@ public final class Controlled {
             restartBroker(); // with a disk that has room
         }
         publish(topic);
+    }
+
+    /** The first token ends when the time jumps. The client learns that from its broker, and shows the second. */
+    private static void expiredToken() throws Exception {
+        String topic = topic("token");
+        try (KafkaProducer<String, String> producer = producer(
+                "security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", "OAUTHBEARER",
+                "sasl.jaas.config", "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+                "sasl.login.callback.handler.class", Tokens.class.getName(),
+                "sasl.login.refresh.min.period.seconds", "0", "sasl.login.refresh.buffer.seconds", "0")) {
+            producer.send(new ProducerRecord<>(topic, "one")).get();
+            ask("POST", "/time", "{\"advance\":\"1h\"}");
+            Tokens.isFirstOver = true;
+            // Java renews a login by its own clock. A connection with the old token would be refused for good.
+            expect("renewed", Tokens.renewed.await(PATIENCE.toSeconds(), TimeUnit.SECONDS), true);
+            producer.send(new ProducerRecord<>(topic, "two")).get();
+        }
+        expect("records", stored(topic, ""), 2L);
     }
 
     /** A cluster of two: the follower misses a record, and then leads alone. */
