@@ -39,6 +39,8 @@ class Wires:
 
     def accepted(self, sock: socket.socket) -> None:
         self._served.add(sock)
+        if self.is_dead:  # a client that connected again before the listening socket ended
+            _end(sock)
 
     def check(self, port: int) -> None:
         """Raise OSError unless a connection to this port may be opened."""
@@ -65,8 +67,12 @@ class Wires:
         ended: list[socket.socket] = list(self._served)
         ended += [each.get_extra_info("socket")._sock for each in tuple(self._opened)]
         for each in ended:
-            with suppress(OSError):  # it has ended by itself
-                each.shutdown(socket.SHUT_RDWR)
+            _end(each)
+
+
+def _end(sock: socket.socket) -> None:
+    with suppress(OSError):  # it has ended by itself
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 class _ListeningSocket(socket.socket):
