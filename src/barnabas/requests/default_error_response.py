@@ -19,6 +19,7 @@ from barnabas.protocol.schema.message import Message
 _CODES = ("error_code", "partition_error_code")
 _NAMES = frozenset(
     {
+        "group_id",
         "index",
         "name",
         "partition",

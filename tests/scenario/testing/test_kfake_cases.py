@@ -59,6 +59,12 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema.message import Message
 from barnabas.testing.broker import RunningBroker, run_broker
@@ -495,3 +501,43 @@ def test_a_rule_that_contradicts_itself_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=told):
         broker.faults.add(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_partition_of_an_offset_fetch_fails_and_the_others_are_served(broker: RunningBroker) -> None:
+    topic = broker.create_topic(partitions=2)
+    assert commit(broker, "reads", topic, 2) == [0, 0]
+    rule = broker.faults.add(api="OffsetFetch", topic=topic, partition=1, error="UNSTABLE_OFFSET_COMMIT")
+
+    async def offsets(client: ClusterClient) -> OffsetFetchResponse:
+        named = OffsetFetchRequestTopics(
+            topic_id=(await client.topic(topic)).topic_id, partition_indexes=[0, 1]
+        )
+        group = OffsetFetchRequestGroup(group_id="reads", topics=[named])
+        return await (await client.any_channel()).send(
+            OffsetFetchRequest(groups=[group]), OffsetFetchResponse
+        )
+
+    (group,) = with_client(broker.bootstrap, offsets).groups
+    found = [(each.partition_index, each.error_code) for row in group.topics for each in row.partitions]
+    assert (group.group_id, group.error_code) == ("reads", 0)
+    assert sorted(found) == [(0, 0), (1, code("UNSTABLE_OFFSET_COMMIT"))]
+    assert rule.hits == 1
+
+
+def test_a_whole_offset_fetch_fails_for_its_group(broker: RunningBroker) -> None:
+    broker.faults.add(api="OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS")
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="reads", topics=None)])
+    (group,) = ask(broker, request, OffsetFetchResponse).groups
+    assert (group.group_id, group.error_code) == ("reads", code("COORDINATOR_LOAD_IN_PROGRESS"))
+
+
+def test_a_topic_of_a_transaction_is_refused(broker: RunningBroker) -> None:
+    topic = broker.create_topic()
+    rule = broker.faults.add(api="AddPartitionsToTxn", topic=topic, error="CONCURRENT_TRANSACTIONS", times=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    producer.commit_transaction(30)
+    assert rule.hits == 2
+    assert broker.values(topic, committed=True) == [b"v"]

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.core.errors import FetchSessionIdNotFound, KafkaError
-from barnabas.core.ids import Uuid
+from barnabas.core.ids import NO_OFFSET, Uuid
 from barnabas.core.regions import FileRegion
 from barnabas.core.steps import run_to_end
 from barnabas.handlers import APIS
@@ -35,6 +35,13 @@ from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema.headers import (
     encode_request,
@@ -67,8 +74,10 @@ class _Asked(NamedTuple):
         parts = encode_request(self.api_key, self.version, self.correlation_id, self.client_id, self.message)
         return memoryview(bytearray(_joined(parts)))
 
-    def refused(self, error: KafkaError) -> Message:
-        """Response that refuses everything that the request names."""
+    def refused(self, error: KafkaError, *, is_of_elements: bool = False) -> Message:
+        """Response that refuses everything that the request names; with `is_of_elements`, each partition."""
+        if isinstance(self.message, OffsetFetchRequest) and self.message.groups and is_of_elements:
+            return _refused_offsets(self.message, error)
         api = APIS.get(self.api_key, self.version)
         make: Callable[..., Any] = refusal if api is None or api.refused is None else api.refused
         if isinstance(self.message, HeartbeatRequest):
@@ -87,6 +96,25 @@ class _Asked(NamedTuple):
         _, position = read_response_header(frame, self.api_key, self.version)
         message, _ = response_class(self.api_key).decoder(self.version)(frame, position)
         return message
+
+
+def _refused_offsets(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+    """An error for each partition: by default an OffsetFetch of groups has one for each group."""
+    answer = OffsetFetchResponse()
+    for group in request.groups:
+        topics = []
+        for topic in group.topics or ():
+            partitions = [
+                OffsetFetchResponsePartitions(
+                    partition_index=each, committed_offset=NO_OFFSET, metadata="", error_code=error.code
+                )
+                for each in topic.partition_indexes
+            ]
+            topics.append(
+                OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+        answer.groups.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
+    return answer
 
 
 class FaultLayer:
@@ -198,7 +226,9 @@ class FaultLayer:
                 _end_for_bug(rule, exchange, error)
                 return
         if effect.error is not None:
-            refused = asked._replace(message=selected).refused(effect.error(f"injected by {rule}"))
+            refused = asked._replace(message=selected).refused(
+                effect.error(f"injected by {rule}"), is_of_elements=rule.selection.is_of_elements
+            )
             if others is None and not effect.is_applied:
                 self._respond(rule, exchange, asked, refused)
                 return

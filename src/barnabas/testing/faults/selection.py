@@ -1,10 +1,10 @@
 """Elements of a request that a rule selects, and the split of a request by them.
 
 A request names its topics and partitions in arrays: topics with a name or an id, and partitions below them as
-structs or as numbers. Other requests name groups or resources in an array. `split` divides a request in two,
-the elements that a selection covers and all others, so that a broker serves the others. `merge` adds the
-error responses of the selected elements to the response of the others. `replace` puts them in the place of
-what the broker answered.
+structs or as numbers. OffsetFetch has such arrays within its groups. Other requests name groups or resources
+in an array. `split` divides a request in two, the elements that a selection covers and all others, so that a
+broker serves the others. `merge` adds the error responses of the selected elements to the response of the
+others. `replace` puts them in the place of what the broker answered.
 
 A selection that names no elements of the request covers the whole request.
 """
@@ -29,6 +29,7 @@ _TRANSACTION_KEY: Final = 1
 """Types of keys of FindCoordinator."""
 _GROUP_NAMES: Final = ("group_id", "group")
 _GROUP_ARRAYS: Final = ("groups", "groups_names", "group_ids")
+_GROUPS: Final = "groups"
 _COORDINATOR_KEYS: Final = "coordinator_keys"
 _RESOURCES: Final = "resources"
 _SAME_ELEMENT: Final = (*_TOPIC_NAMES, "topic_id", "group_id", "key", "resource_name", "resource_type")
@@ -72,19 +73,11 @@ class Selection(NamedTuple):
         if not self.is_of_elements:
             return self._split_names(request)
         array = _topics_of(request)
-        if array is None:
-            return None, request
-        selected, others = [], []
-        for topic in getattr(request, array):
-            inside, outside = self._split_topic(topic, name_of)
-            if inside is not None:
-                selected.append(inside)
-            if outside is not None:
-                others.append(outside)
-        return (
-            _with(request, array, selected) if selected else None,
-            _with(request, array, others) if others else None,
-        )
+        if array is not None:
+            return _split_array(request, array, lambda topic: self._split_topic(topic, name_of))
+        if _groups_with_topics(request):
+            return _split_array(request, _GROUPS, lambda group: self.split(group, name_of))
+        return None, request
 
     def _split_names(self, request: Message) -> tuple[Message | None, Message | None]:
         """Split a request that names several groups, coordinators or resources."""
@@ -126,6 +119,29 @@ class Selection(NamedTuple):
         )
 
 
+def _split_array(
+    message: Message, array: str, split: Callable[[Any], tuple[Any, Any]]
+) -> tuple[Message | None, Message | None]:
+    """Split each element of an array, and the message with it."""
+    selected, others = [], []
+    for element in getattr(message, array):
+        inside, outside = split(element)
+        if inside is not None:
+            selected.append(inside)
+        if outside is not None:
+            others.append(outside)
+    return (
+        _with(message, array, selected) if selected else None,
+        _with(message, array, others) if others else None,
+    )
+
+
+def _groups_with_topics(request: Message) -> list[Message]:
+    """Groups of a request that have topics of their own, as OffsetFetch has them."""
+    groups = getattr(request, _GROUPS, None) or []
+    return [each for each in groups if isinstance(each, Message) and hasattr(each, "topics")]
+
+
 def places_in(request: Message, name_of: NameOf) -> list[TopicPartition]:
     """Partitions that a request names, in its order."""
     array = _topics_of(request)
@@ -136,6 +152,8 @@ def places_in(request: Message, name_of: NameOf) -> list[TopicPartition]:
             number = partition_number(each)
             if name is not None and number is not None:
                 found.append(TopicPartition(name, number))
+    for group in _groups_with_topics(request):
+        found += places_in(group, name_of)
     return found
 
 
@@ -254,7 +272,7 @@ def _topics_of(request: Message) -> str | None:
     """Name of the array of topics: structs that have a topic's name or id, or plain names."""
     for field in type(request).__schema__.fields:
         element = field.kind.element
-        if element is None or not field.name.startswith("topic"):
+        if element is None or not _is_of_topics(field.name):
             continue
         struct = element.message
         names = () if struct is None else {each.name for each in struct.__schema__.fields}
@@ -262,6 +280,10 @@ def _topics_of(request: Message) -> str | None:
         if names_topics and getattr(request, field.name):
             return field.name
     return None
+
+
+def _is_of_topics(field: str) -> bool:
+    return field.startswith("topic") or field == "v3_and_below_topics"  # the latter in AddPartitionsToTxn
 
 
 def _partitions_of(topic: Any) -> str | None:
