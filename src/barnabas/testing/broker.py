@@ -23,7 +23,8 @@ from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.reporting.metrics import render_prometheus
 from barnabas.node.broker import Broker
 from barnabas.node.main import loop_factory
-from barnabas.testing.asking import history, inspection
+from barnabas.testing import history
+from barnabas.testing.asking import inspection
 from barnabas.testing.asking.looking import Looking
 from barnabas.testing.faults.disk import Disk
 from barnabas.testing.faults.request_log import SeenRequest

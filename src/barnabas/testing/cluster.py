@@ -27,7 +27,8 @@ from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import TopicPartition
 from barnabas.localcluster.local_cluster import internal_topics
 from barnabas.node.membership.coordination_store import COORDINATION_DIRECTORY, OpenCoordination
-from barnabas.testing.asking import history, inspection, interventions
+from barnabas.testing import history
+from barnabas.testing.asking import inspection, interventions
 from barnabas.testing.asking.looking import WAIT_S, Looking
 from barnabas.testing.broker import QUICK_SETTINGS, Beside, RunningBroker, Time, check_time
 from barnabas.testing.faults.disk import Disk
