@@ -13,6 +13,7 @@ from typing import Any
 from barnabas.config.definitions.topics import TOPIC_KEYS, broker_default
 from barnabas.core.errors import InvalidConfig
 from barnabas.core.integers import LONG_MAX
+from barnabas.core.limits import INDEX_INTERVAL_BYTES_MAX
 from barnabas.records.validation import ValidationSettings
 
 
@@ -62,6 +63,11 @@ class LogConfig:
     @property
     def is_deleted(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def indexed_every_bytes(self) -> int:
+        """Distance between two index entries."""
+        return min(self.index_interval_bytes, INDEX_INTERVAL_BYTES_MAX)
 
     @property
     def roll_after_ms(self) -> int:

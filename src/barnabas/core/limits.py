@@ -21,6 +21,10 @@ WRITES_PER_DIRECTORY_MAX: Final = 2
 UNWRITTEN_BYTES_MAX: Final = 16 * 1024 * 1024
 """Memory of such appends for one log directory. Past this their connections wait."""
 
+INDEX_INTERVAL_BYTES_MAX: Final = 1024 * 1024
+"""Log between two index entries, whatever `index.interval.bytes` says. A search reads each header between
+them."""
+
 PRODUCERS_PER_TURN_MAX: Final = 500
 """Idempotent producers of a log that one turn of the loop renders for a snapshot, or checks for expiry. A
 thread writes a larger snapshot, with the flush that follows."""

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from barnabas.core.errors import KafkaStorageError
+from barnabas.storage.files.open_files import OpenFiles
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_manager import LogManager
 from tests.support.power_cut_files import PowerCutFiles
-from tests.unit.storage.support import batch, end_transaction, produce, read_batches
+from tests.unit.storage.support import Bench, batch, end_transaction, produce, read_batches
 from tests.unit.storage.test_log_manager import Broker, partition
 
 ZERO, ONE = partition(0), partition(1)
+MOST = 16
 NEEDS_DESCRIPTOR = frozenset({"open", "list", "sync_directory"})
 
 
@@ -190,3 +194,37 @@ def test_the_first_append_after_a_start_is_refused_like_any_other(number: int, i
         append()
     assert shortage.left < 0, "a descriptor was refused"
     assert (log.log_end_offset, broker.failed) == (2, [])
+
+
+def test_segments_of_a_log_share_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
+    """A topic with small segments must not take the descriptors of all connections."""
+    bench = Bench(str(tmp_path), segment_bytes=100)
+    bench.environment.open_files = OpenFiles(MOST)
+    log = bench.open()
+    for _ in range(4 * MOST):
+        produce(log)
+    assert len(log.segments) == 4 * MOST
+    assert open_logs(tmp_path) <= MOST
+
+    assert len(read_batches(log)) == 4 * MOST
+    assert open_logs(tmp_path) <= MOST
+
+    work = log.plan_flush()
+    assert work is not None
+    assert sum(not isinstance(file, str) for file in work.data_files) <= MOST
+    log.flush_completed(work())
+    assert log.flush_state.recovery_point == log.log_end_offset
+
+    del work
+    log.close()
+    assert open_logs(tmp_path) == 0
+    assert len(read_batches(bench.open())) == 4 * MOST
+
+
+def open_logs(directory: Path) -> int:
+    """Files of segments below the directory that this process has open."""
+    names = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            names.append(str(each.readlink()))
+    return sum(name.startswith(str(directory)) and name.endswith(".log") for name in names)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.core.bounds.budget import Budget
 from barnabas.core.errors import OffsetOutOfRange, RecordListTooLarge
+from barnabas.core.integers import INT_MAX
+from barnabas.core.limits import INDEX_INTERVAL_BYTES_MAX
 from barnabas.core.regions import FileRegion
+from barnabas.core.steps import run_to_end
 from barnabas.storage.log.aborted_transactions import aborted_transactions
 from barnabas.storage.log.retention import delete_old_segments
+from barnabas.storage.log.time_search import search_by_time, search_max_timestamp
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
+from barnabas.storage.segment import segment as segment_module
+from barnabas.storage.segment.batch_scan import Header, iterate_headers
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
@@ -346,3 +355,56 @@ def test_truncating_before_the_first_segment_starts_over_there(bench: Bench) -> 
     produce(log, 5)
     assert truncate_to(log, 40)
     assert (log.log_start_offset, log.log_end_offset) == (40, 40)
+
+
+def test_a_large_interval_leaves_no_long_way_between_index_entries(tmp_path: Path) -> None:
+    """A search reads each header between two entries. No setting makes that a whole segment."""
+    log = Bench(str(tmp_path), index_interval_bytes=INT_MAX).open()
+    for _ in range(6):
+        produce(log, size=INDEX_INTERVAL_BYTES_MAX // 2)
+    index = log.segments.active.offset_index
+    assert [index.entry_at(slot)[0] for slot in range(len(index))] == [2, 4]
+    assert log.config.index_interval_bytes == INT_MAX
+
+
+def test_the_largest_timestamp_after_a_shutdown_needs_no_walk_over_the_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first append and the first search by time wait for it."""
+    bench = Bench(str(tmp_path))
+    log = bench.open()
+    produce(log, timestamp=NOW_MS + 1)
+    for _ in range(200):
+        produce(log, timestamp=NOW_MS)
+    log.close()
+    headers = []
+
+    def counted(*arguments: Any, **options: Any) -> Iterator[Header]:
+        for header in iterate_headers(*arguments, **options):
+            headers.append(header)
+            yield header
+
+    log = bench.open(is_clean=True, recovery_point=log.log_end_offset)
+    monkeypatch.setattr(segment_module, "iterate_headers", counted)
+    active = log.segments.active
+    assert (active.max_timestamp, active.offset_of_max_timestamp) == (NOW_MS + 1, 0)
+    assert len(headers) < 100
+
+    truncate_to(log, 190)
+    assert active.max_timestamp == NOW_MS + 1
+
+
+def test_a_search_by_time_pauses_between_segments(tmp_path: Path) -> None:
+    """Each may have to be opened, and retention may delete them meanwhile."""
+    log = Bench(str(tmp_path), segment_bytes=100).open()
+    for number in range(300):
+        produce(log, timestamp=NOW_MS - number)
+    assert sum(1 for _ in search_by_time(log, NOW_MS + 1, Budget())) >= 5
+
+    search = search_max_timestamp(log, Budget())
+    for _ in range(100):
+        next(search)
+    log.delete_segments(list(log.segments)[:150])
+    found = run_to_end(search)
+    assert found is not None
+    assert found.offset == 150

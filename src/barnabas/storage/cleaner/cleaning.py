@@ -193,7 +193,7 @@ class Cleaning:
             group[0].base_offset,
             created_ms=group[0].created_ms,
             buffer_bytes=tools.io_buffer_bytes,
-            index_interval_bytes=log.config.index_interval_bytes,
+            index_interval_bytes=log.config.indexed_every_bytes,
         )
         try:
             writer.open()

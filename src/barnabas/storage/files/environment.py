@@ -14,6 +14,7 @@ from barnabas.core.ids import Randomness
 from barnabas.core.limits import WRITES_PER_DIRECTORY_MAX, WRITTEN_ELSEWHERE_BYTES_MIN
 from barnabas.core.scheduler import Background, BoundedBackground, Scheduler
 from barnabas.storage.files.failures import Reach, reach_of
+from barnabas.storage.files.open_files import OpenFiles
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Environment:
     background: Background
     config: BrokerConfig
     written_elsewhere_bytes_min: int = WRITTEN_ELSEWHERE_BYTES_MIN
+    open_files: OpenFiles = field(default_factory=OpenFiles)
     _writers: dict[str, BoundedBackground] = field(default_factory=dict)
 
     def writers(self, directory: LogDirectory) -> Background:

@@ -29,6 +29,15 @@ class LogPath:
         with self._lock:
             return None if unless() else files.open(f"{self.directory}/{name}", create=True)
 
+    def sync(self, files: Files, name: str) -> None:
+        """Flush a file that may be closed. A deleted one needs no flush."""
+        with self._lock:
+            try:
+                file = files.open(f"{self.directory}/{name}")
+            except FileNotFoundError:
+                return
+        file.sync()
+
     def unlink(self, files: Files, name: str) -> None:
         with self._lock:
             files.unlink(f"{self.directory}/{name}")

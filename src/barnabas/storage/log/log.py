@@ -123,7 +123,7 @@ class Log:
         self.config = config
         self._validation = config.validation_settings()
         self._roll_after_ms = config.roll_after_ms
-        self.segments.update_index_interval(config.index_interval_bytes)
+        self.segments.update_index_interval(config.indexed_every_bytes)
         if not self.is_closed and self.unflushed_messages >= config.flush_messages:
             self.flush_state.became_due(self.high_watermark)
             self._flush_soon()

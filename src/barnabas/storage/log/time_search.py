@@ -18,6 +18,8 @@ from barnabas.storage.segment.batch_scan import Header
 from barnabas.storage.segment.segment import Segment
 
 HEADERS_PER_STEP: Final = 500
+SEGMENTS_PER_STEP: Final = 50
+"""Each may have to be opened."""
 
 
 class TimestampAndOffset(NamedTuple):
@@ -54,8 +56,8 @@ def search_by_time(log: Log, timestamp: int, budget: Budget) -> Search:
 
 def search_max_timestamp(log: Log, budget: Budget) -> Search:
     """Find the first record with the largest timestamp; None in a log without timestamps."""
+    newest = yield from _newest_by_time(log)
     with log.guarded_read("searching by time"):
-        newest = max(log.segments, key=lambda segment: segment.max_timestamp)
         timestamp = newest.max_timestamp
         if timestamp < 0:
             return None
@@ -66,6 +68,22 @@ def search_max_timestamp(log: Log, budget: Budget) -> Search:
     if isinstance(batch, TimestampAndOffset):
         return batch
     return (yield from _first_record(batch, timestamp, 0, budget))
+
+
+def _newest_by_time(log: Log) -> Sliced[Segment]:
+    """First segment with the largest timestamp. Retention may delete segments at each pause."""
+    while True:
+        newest, segment = log.segments.first, log.segments.following(log.segments.first)
+        with log.guarded_read("searching by time"):
+            timestamp = newest.max_timestamp
+        while segment is not None:
+            with log.guarded_read("searching by time"):
+                if segment.max_timestamp > timestamp:
+                    newest, timestamp = segment, segment.max_timestamp
+            yield
+            segment = log.segments.following(segment)
+        if log.segments.floor(newest.base_offset) is newest:
+            return newest
 
 
 def timestamp_of(log: Log, offset: int) -> int | None:
@@ -86,9 +104,12 @@ def _next_candidate(
 ) -> RecordBatch | TimestampAndOffset | int | None:
     """Next batch that may hold the record, or the record itself in an old format.
 
-    An offset means that many headers were read, and the search continues there. None: no such record."""
+    An offset means that many headers or segments were read, and the search continues there. None means that
+    there is no such record."""
     looked_at = 0
-    for segment in segments:
+    for number, segment in enumerate(segments.since(from_offset)):
+        if number == SEGMENTS_PER_STEP:
+            return segment.base_offset
         if segment.max_timestamp < timestamp:
             continue
         for header in segment.headers(segment.position_before_time(timestamp, from_offset)):

@@ -30,6 +30,7 @@ from barnabas.storage.files.names import (
     TRANSACTION_INDEX_CHECKSUM,
     segment_path,
 )
+from barnabas.storage.files.open_files import OpenFiles
 from barnabas.storage.segment.batch_scan import Header, find_batch, iterate_headers
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.storage.segment.sparse_index import CorruptIndex
@@ -47,8 +48,10 @@ class Segment:
         "_file",
         "_files",
         "_first_timestamp",
+        "_is_time_index_complete",
         "_max_timestamp",
         "_offset_of_max_timestamp",
+        "_open_files",
         "_recent_offsets",
         "_recent_positions",
         "base_offset",
@@ -75,12 +78,14 @@ class Segment:
         roll_jitter_ms: int = 0,
         file_bytes: dict[str, int] | None = None,
         name_suffix: str = "",
+        open_files: OpenFiles | None = None,
     ) -> None:
         sizes = file_bytes or {}
         self.name_suffix = name_suffix
         """Suffix of its file names while the segment is not yet part of the log."""
         self._files = files
         self._file: DataFile | None = None
+        self._open_files = open_files
         self.directory = directory
         self.base_offset = base_offset
         self.size_bytes = sizes.get(LOG, 0)
@@ -105,6 +110,8 @@ class Segment:
         )
         # None means "not read yet": opening a log must not read each of its segments.
         self._max_timestamp: int | None = None if self.size_bytes else NO_TIMESTAMP
+        self._is_time_index_complete = bool(self.size_bytes)
+        """Whether its last entry has the largest timestamp, since the segment was sealed or closed."""
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
         self._recent_offsets: list[int] = []
@@ -119,15 +126,34 @@ class Segment:
     def file(self) -> DataFile:
         file = self._file
         if file is None:
-            file = self._file = self._files.open(self.path(LOG))
+            file = self._files.open(self.path(LOG))
+            self._opened(file)
         return file
+
+    @property
+    def open_file(self) -> DataFile | None:
+        """The file, if it is open."""
+        return self._file
+
+    @property
+    def file_name(self) -> str:
+        return segment_path("", self.base_offset, LOG).removeprefix("/") + self.name_suffix
+
+    def _opened(self, file: DataFile) -> None:
+        self._file = file
+        if self._open_files is not None:
+            self._open_files.add(self)
+
+    def close_file(self) -> None:
+        """Close the file with its last reader; the next use reopens it."""
+        self._file = None
 
     def is_open_as(self, file: OpenFile) -> bool:
         return self._file is file
 
     def create(self) -> Segment:
         """Create the file of a new segment."""
-        self._file = self._files.open(self.path(LOG), create=True)
+        self._opened(self._files.open(self.path(LOG), create=True))
         return self
 
     # --- append ---
@@ -431,8 +457,10 @@ class Segment:
                 if found is None or found.max_timestamp != timestamp:
                     raise CorruptIndex(f"time index: no batch at {offset} has the time {timestamp}")
                 position = found.position
-            # Later batches may have larger timestamps: only a closed segment's index ends with the largest.
-            for header in self.headers(position):
+            # Clients wait for this walk over a million batches. The newest one shows whether it is needed.
+            newest = self._last_header() if self._is_time_index_complete else None
+            is_known = newest is not None and newest.max_timestamp <= timestamp
+            for header in () if is_known else self.headers(position):
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
         except (CorruptIndex, GarbledLog) as error:
@@ -473,6 +501,7 @@ class Segment:
         self._recent_offsets.clear()
         self._recent_positions.clear()
         self.bytes_since_last_index_entry = 0
+        self._is_time_index_complete = False
         if size_bytes:
             self._max_timestamp = None
         else:
@@ -507,7 +536,8 @@ class Segment:
 
     def release(self) -> None:
         """Close the file and drop cached index pages; the next use reopens them."""
-        self._file = None
+        self.close_file()
+        self._forget_open()
         self.offset_index.forget_pages()
         self.time_index.forget_pages()
 
@@ -518,7 +548,12 @@ class Segment:
         """Paths of its index files."""
         return self.existing_paths()[1:]
 
+    def _forget_open(self) -> None:
+        if self._open_files is not None:
+            self._open_files.remove(self)
+
     def remove_files(self) -> None:
+        self._forget_open()
         for suffix in SEGMENT_SUFFIXES:
             self._files.unlink(self.path(suffix))
 
@@ -527,6 +562,7 @@ class Segment:
 
     def rename(self, suffix: str, *, is_snapshot_included: bool = True) -> list[str]:
         """Add this suffix to the names of all files of the segment; returns the new names."""
+        self._forget_open()
         renamed = []
         for path in (*self.existing_paths(), *(self._snapshot() if is_snapshot_included else ())):
             self._files.rename(path, path + suffix)

@@ -41,7 +41,10 @@ class FlushWork:
     """Every record below is durable afterwards."""
     generation: int
     """Generation of the log at the time of the plan: a truncation in between voids the outcome."""
-    data_files: list[DataFile]
+    data_files: list[DataFile | str]
+    """Data files of segments, or their names where they are closed: a log may have more of them than a
+    process may open.
+    """
     snapshots: list[UnwrittenSnapshot]
     """Snapshots to write before they are synced with the other derived files."""
     derived_paths: list[str]
@@ -55,7 +58,10 @@ class FlushWork:
     def __call__(self) -> FlushWork:
         with self.lock:
             for file in self.data_files:
-                file.sync()
+                if isinstance(file, str):
+                    self.log_path.sync(self.files, file)
+                else:
+                    file.sync()
             for snapshot in self.snapshots:
                 snapshot.write(self.files)
             for path in self.derived_paths:
@@ -188,7 +194,9 @@ class FlushState:
             self._lock,
             target_offset=log_end_offset,
             generation=self.generation,
-            data_files=[segment.file for segment in segments.since(self.recovery_point)],
+            data_files=[
+                segment.open_file or segment.file_name for segment in segments.since(self.recovery_point)
+            ],
             snapshots=snapshots,
             derived_paths=list(self._unsynced_paths),
             epochs_version=epochs.version,

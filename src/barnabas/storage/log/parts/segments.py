@@ -132,7 +132,8 @@ def new_segment(
         directory,
         base_offset,
         created_ms=environment.clock.now_ms(),
-        index_interval_bytes=config.index_interval_bytes,
+        index_interval_bytes=config.indexed_every_bytes,
         roll_jitter_ms=environment.randomness.randrange(0, jitter_ms) if jitter_ms else 0,
         file_bytes=file_bytes,
+        open_files=environment.open_files,
     )
