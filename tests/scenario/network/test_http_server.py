@@ -27,9 +27,12 @@ from barnabas.network.http.messages import BODY_BYTES_MAX, CHUNKS_MAX, HttpRespo
 from barnabas.network.http.server import (
     CONNECTIONS_PER_HOST_MAX,
     DEADLINES,
+    LIMITS,
+    SMALL_BODY_BYTES,
     Deadlines,
     HttpRequest,
     HttpServer,
+    Limits,
     bind_http,
 )
 from barnabas.node.runtime import LoopScheduler
@@ -52,11 +55,12 @@ async def served(
     users: Path | None = None,
     clock: Clock | None = None,
     settings: Mapping[str, str] | None = None,
+    limits: Limits = LIMITS,
 ) -> AsyncIterator[int]:
     values = {**BROKER_KEYS.defaults(), "http.users.file": users, **(settings or {})}
     endpoint, clock = Endpoint("127.0.0.1", 0), clock or SystemClock()
     security = http_security(values, "page", endpoint, clock, Metrics(), is_local=True)
-    server = HttpServer(answer, security, clock, LoopScheduler(asyncio.get_running_loop()), deadlines)
+    server = HttpServer(answer, security, clock, LoopScheduler(asyncio.get_running_loop()), deadlines, limits)
     listener = bind_http(endpoint)
     async with server.serve(listener):
         yield listener.bound.endpoint.port
@@ -347,3 +351,27 @@ async def test_a_request_that_fails_leaves_the_server_alone(caplog: pytest.LogCa
             assert answer.startswith(b"HTTP/1.1 500 ")
             assert b"not foreseen" not in answer
     assert "not foreseen" in caplog.text
+
+
+async def test_bodies_that_are_received_together_have_a_memory() -> None:
+    """Small requests are served also while large ones take all of it."""
+    large = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (4 * SMALL_BODY_BYTES)
+    small = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nsmall"
+    received = asyncio.Event()
+    answered = asyncio.Event()
+
+    async def slow(request: HttpRequest) -> HttpResponse:
+        if len(request.body) > SMALL_BODY_BYTES:
+            received.set()
+            await answered.wait()
+        return await echo(request)
+
+    async with served(slow, limits=Limits(bodies_bytes=5 * SMALL_BODY_BYTES)) as port:
+        first = asyncio.create_task(ask(port, large + bytes(4 * SMALL_BODY_BYTES)))
+        await received.wait()
+        refused = await ask_or_be_cut_off(port, large + bytes(4 * SMALL_BODY_BYTES))
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert (await ask(port, small)).endswith(b"small")
+        answered.set()
+        assert (await first).startswith(b"HTTP/1.1 200")
+        assert (await ask(port, large + bytes(4 * SMALL_BODY_BYTES))).startswith(b"HTTP/1.1 200")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
 
 import pytest
@@ -11,10 +13,14 @@ from hypothesis import strategies as st
 
 from barnabas.console.records.expression import (
     CHARACTERS_MAX,
+    INLINE_STEPS_MAX,
+    MATCHED_CHARACTERS_MAX,
     Candidate,
     InvalidExpression,
+    Predicate,
     compile_expression,
     containing,
+    holds,
 )
 
 VALUE = {
@@ -135,6 +141,48 @@ def test_a_pattern_runs_in_linear_time() -> None:
     before = time.process_time()
     assert not check(record(b"a" * 50_000 + b"b"))
     assert time.process_time() - before < 30  # backtracking would take longer than the universe has
+
+
+def test_patterns_of_a_filter_have_a_size() -> None:
+    """A character of a text may take each instruction of each pattern."""
+    steps = compile_expression('value matches "[ab]{300}c" and key matches "x{300}"').steps
+    assert 600 < steps < 700
+    with pytest.raises(InvalidExpression, match="too large"):
+        compile_expression('value matches "[ab]{600}c" or value matches "[ab]{600}d"')
+
+
+def test_a_pattern_looks_at_the_beginning_of_a_long_text() -> None:
+    check = compile_expression('value matches "end"')
+    assert check(record(b"x" * (MATCHED_CHARACTERS_MAX - 3) + b"end"))
+    assert not check(record(b"x" * MATCHED_CHARACTERS_MAX + b"end"))
+
+
+def test_a_large_record_is_filtered_by_a_thread() -> None:
+    threads = []
+
+    def check(_: Candidate) -> bool:
+        threads.append(threading.current_thread())
+        return True
+
+    small, large = record(b"x"), record(b"x" * (INLINE_STEPS_MAX // 10 + 1))
+
+    async def run() -> None:
+        assert await holds(Predicate(check, 10), small)
+        assert await holds(Predicate(check, 10), large)
+
+    asyncio.run(run())
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
+
+
+def test_deep_values_are_compared_or_differ() -> None:
+    deep = b"[" * 900 + b"]" * 900
+    check = compile_expression("value.a == value.b or value.a in [1] or value.a contains 1")
+    value = b'{"a":%b,"b":%b}' % (deep, deep)
+
+    def below(frames: int) -> bool:
+        return below(frames - 1) if frames else check(record(value))
+
+    assert all(below(frames) in (True, False) for frames in range(0, 900, 20))
 
 
 def test_contains_looks_everywhere_in_any_case() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
@@ -40,9 +41,9 @@ from barnabas.console.html.elements import (
 )
 from barnabas.console.html.figures import moment, number, size
 from barnabas.console.pages.topic import topic_frame
-from barnabas.console.records.browsing import Bounds, Browser, Found, RecordPage
+from barnabas.console.records.browsing import UNBROKEN_MS, Bounds, Browser, Found, RecordPage
 from barnabas.console.records.decoding import FORMATS, ShownBytes, show, visible_name
-from barnabas.console.records.expression import Candidate, Predicate
+from barnabas.console.records.expression import Candidate, Predicate, holds
 from barnabas.console.records.previews import preview
 from barnabas.console.records.query import LIMIT_MAX, InvalidQuery, MessageQuery
 from barnabas.console.records.tails import Arrived, News, TooMany
@@ -50,9 +51,13 @@ from barnabas.console.schemas.decoders import PartDecoder
 from barnabas.console.web.context import Context, Refused
 from barnabas.console.web.section import Parameter, Question, Section, get
 from barnabas.console.web.streams import event, stream
+from barnabas.core.clock import Clock
 from barnabas.core.ids import NO_OFFSET, TopicPartition
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 from barnabas.records.record import Record
+
+F = TypeVar("F")
+R = TypeVar("R")
 
 DOWNLOAD_RECORDS_MAX = 10_000
 DOWNLOAD_PAGE = 500
@@ -230,7 +235,7 @@ def _filter_help() -> Element:
 
 async def _page(ctx: Context, name: str, query: MessageQuery, page: RecordPage) -> Content:
     decoders = PartDecoders.of(ctx, name)
-    rows = [await _row(decoders, name, query, each) for each in page.records]
+    rows = await in_turns(ctx.console.clock, page.records, lambda each: _row(decoders, name, query, each))
     said = f"{number(page.scanned)} records read, {size(page.scanned_bytes)}"
     if not page.is_complete and len(page.records) < query.limit:
         said += "; the search stopped at its limit and can go on"
@@ -248,6 +253,18 @@ async def _page(ctx: Context, name: str, query: MessageQuery, page: RecordPage) 
         data_table("Messages", COLUMNS, rows, id_="messages"),
         div(span(said), following, class_="pager"),
     )
+
+
+async def in_turns(clock: Clock, found: Iterable[F], row: Callable[[F], Awaitable[R]]) -> list[R]:
+    """A row of each. Other pages get turns."""
+    rows = []
+    unbroken_ms = clock.monotonic_ms()
+    for each in found:
+        rows.append(await row(each))
+        if clock.monotonic_ms() - unbroken_ms > UNBROKEN_MS:
+            await asyncio.sleep(0)
+            unbroken_ms = clock.monotonic_ms()
+    return rows
 
 
 async def _row(decoders: PartDecoders, name: str, query: MessageQuery, found: Found) -> tuple[Content, ...]:
@@ -336,14 +353,13 @@ async def show_live(ctx: Context) -> Response:
     predicate = predicate_of(query)
     await partitions_of(ctx, name)  # an unknown topic is refused here
 
-    def keeps(record: ConsumedRecord[bytes | None, bytes | None]) -> bool:
+    async def keeps(record: ConsumedRecord[bytes | None, bytes | None]) -> bool:
         if query.partition is not None and record.partition != query.partition:
             return False
-        return predicate is None or predicate(
-            Candidate(
-                record.partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers
-            )
+        found = Candidate(
+            record.partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers
         )
+        return predicate is None or await holds(predicate, found)
 
     async def events() -> AsyncIterator[bytes]:
         connection = ctx.connection
@@ -365,7 +381,9 @@ async def _news(ctx: Context, name: str, query: MessageQuery, news: News, skippe
         return _state(f"stopped: {news.failure}", is_on=False)
     said = "live" if not skipped else f"live, {number(skipped)} skipped"
     decoders = PartDecoders.of(ctx, name)
-    rows = [await _live_row(decoders, name, query, each) for each in news.records]
+    rows = await in_turns(
+        ctx.console.clock, news.records, lambda each: _live_row(decoders, name, query, each)
+    )
     return (rows, _state(said, is_on=True))
 
 
@@ -415,7 +433,7 @@ async def answer(ctx: Context) -> MessageRows:
     except InvalidQuery as error:
         raise Refused(str(error)) from None
     decoders = PartDecoders.of(ctx, name)
-    rows = [await _message_row(decoders, query, each) for each in page.records]
+    rows = await in_turns(ctx.console.clock, page.records, lambda each: _message_row(decoders, query, each))
     at = query.going_on(page.cursors).parameters().get("at", "")
     return MessageRows(tuple(rows), page.scanned, page.is_complete, at)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.records.decoding import Decoder
-from barnabas.console.records.expression import MISSING, Candidate, Predicate
+from barnabas.console.records.expression import MISSING, Candidate, Predicate, holds
 from barnabas.console.records.fetching import Fetched, fetch_in_log
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
@@ -89,6 +89,8 @@ class Browser:
         self._decoder = decoder
         self._committed_only = committed_only
         self._fetching = asyncio.Semaphore(FETCHES_AT_ONCE)
+        self._until_ms = 0.0
+        """End of the search."""
 
     async def newer(self, cursors: Mapping[int, int], limit: int) -> RecordPage:
         """Records from the cursors on, up to the ends as they were, by time."""
@@ -102,17 +104,19 @@ class Browser:
         self, cursors: Mapping[int, int], limit: int, step: _Step, *, is_older: bool
     ) -> RecordPage:
         scan = _Scan({partition: self._inside(partition, at) for partition, at in cursors.items()})
-        until_ms = self._clock.monotonic_ms() + SCAN_MS_MAX
+        self._until_ms = self._clock.monotonic_ms() + SCAN_MS_MAX
         window, is_spent = limit, False
+        is_first = True
         while not is_spent:
             dry = [each for each in scan.reached if self._is_dry(scan, each, is_older=is_older)]
             if not dry or not scan.has_room(limit):
                 break
-            await asyncio.gather(*(step(scan, each, window) for each in dry))
+            await asyncio.gather(*(step(scan, each, window, is_first=is_first) for each in dry))
+            is_first = False
             window = min(window * 4, WINDOW_MAX)
             if self._decoder is not None and self._decoder.is_spent:
                 scan.warn(_NOT_DECODED)
-            is_spent = scan.is_spent or self._clock.monotonic_ms() >= until_ms
+            is_spent = scan.is_spent or self._is_late
             self._merge(scan, limit, is_older=is_older, takes_all=is_spent)
         self._merge(scan, limit, is_older=is_older, takes_all=is_spent)
         return scan.page(
@@ -133,8 +137,14 @@ class Browser:
             first = min(ready, key=lambda rest: (sign * rest[0].record.timestamp, rest[0].partition))
             scan.take(first.popleft())
 
-    async def _step_newer(self, scan: _Scan, partition: int, window: int) -> None:
+    @property
+    def _is_late(self) -> bool:
+        return self._clock.monotonic_ms() >= self._until_ms
+
+    async def _step_newer(self, scan: _Scan, partition: int, window: int, *, is_first: bool) -> None:
         del window  # a fetch goes as far as its bytes
+        if self._is_late and not is_first:
+            return
         at, end = scan.reached[partition], self._bounds[partition].end
         found = await self._fetch(partition, at)
         scan.hold(
@@ -143,11 +153,13 @@ class Browser:
         scan.count(found)
         scan.reached[partition] = min(found.next_offset, end) if found.next_offset > at else end
 
-    async def _step_older(self, scan: _Scan, partition: int, window: int) -> None:
+    async def _step_older(self, scan: _Scan, partition: int, window: int, *, is_first: bool) -> None:
         end = scan.reached[partition]
         at = start = max(self._bounds[partition].first, end - window)
         kept: list[Found] = []
         while at < end:
+            if self._is_late and not is_first:
+                return  # the next page begins with this window
             found = await self._fetch(partition, at)
             kept += await self._kept(partition, [each for each in found.records if each.offset < end])
             scan.count(found)
@@ -187,7 +199,7 @@ class Browser:
             if self._clock.monotonic_ms() - unbroken_ms > UNBROKEN_MS:
                 await asyncio.sleep(0)  # other viewers wait for the same loop
                 unbroken_ms = self._clock.monotonic_ms()
-            if self._predicate(await candidate(partition, each, self._decoder)):
+            if await holds(self._predicate, await candidate(partition, each, self._decoder)):
                 found.append(Found(partition, each))
         return found
 
@@ -250,7 +262,8 @@ class _Scan:
         )
 
 
-_Step: TypeAlias = Callable[[_Scan, int, int], Awaitable[None]]
+class _Step(Protocol):
+    def __call__(self, scan: _Scan, partition: int, window: int, *, is_first: bool) -> Awaitable[None]: ...
 
 
 async def candidate(partition: int, record: Record, decoder: Decoder | None) -> Candidate:

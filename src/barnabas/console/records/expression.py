@@ -10,14 +10,18 @@ Names: `key` and `value` (their text; with a path, what the JSON has there), `he
 Operators: == != < <= > >= contains startswith endswith matches in; and, or, not; parentheses.
 
 Comparing what cannot be compared is false, so a record of another shape never stops a search. Everything is
-bounded: the length of the text, the number of its parts, their depth; `matches` runs in linear time (RE2).
+bounded: the length of the text, the number of its parts, their depth. `matches` (RE2) takes at worst the time
+of the text multiplied by the pattern. So the patterns of a filter have a size, and `matches` looks at the
+beginning of a long text. A thread filters a large record (`holds`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +34,11 @@ PARTS_MAX: Final = 200
 DEPTH_MAX: Final = 40
 JSON_BYTES_MAX: Final = 2 * 1024 * 1024
 PATTERN_BYTES_MAX: Final = 1 << 20
+PATTERN_STEPS_MAX: Final = 1_000
+"""Instructions of all patterns of a filter. Each character of a text may take all of them, 5 ns each."""
+MATCHED_CHARACTERS_MAX: Final = 256 * 1024
+INLINE_STEPS_MAX: Final = 1_000_000
+"""Bytes of a record, times the parts of the filter and the instructions of its patterns."""
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -98,7 +107,32 @@ def _parsed(data: bytes | None) -> Any:
         return MISSING
 
 
-Predicate = Callable[[Candidate], bool]
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A filter."""
+
+    check: Callable[[Candidate], bool]
+    steps: int
+    """Parts, and instructions of patterns."""
+
+    def __call__(self, record: Candidate) -> bool:
+        try:
+            return self.check(record)
+        except RecursionError:  # two values that are nested deeply
+            return False
+
+    def takes_long(self, record: Candidate) -> bool:
+        size_bytes = len(record.key or b"") + len(record.value or b"")
+        return size_bytes * self.steps > INLINE_STEPS_MAX
+
+
+async def holds(predicate: Predicate, record: Candidate) -> bool:
+    """Whether the filter keeps the record."""
+    if predicate.takes_long(record):
+        return await asyncio.to_thread(predicate, record)
+    return predicate(record)
+
+
 _Get = Callable[[Candidate], Any]
 
 
@@ -106,10 +140,11 @@ def compile_expression(source: str) -> Predicate:
     """The filter. InvalidExpression says what is wrong, and where."""
     if len(source) > CHARACTERS_MAX:
         raise InvalidExpression(f"a filter has at most {CHARACTERS_MAX:,} characters")
-    parser = _Parser(_tokens(source))
+    tokens = _tokens(source)
+    parser = _Parser(tokens)
     found = parser.any_of(0)
     parser.end()
-    return lambda record: _is_true(found(record))
+    return Predicate(lambda record: _is_true(found(record)), len(tokens) + parser.pattern_steps)
 
 
 def containing(text: str) -> Predicate:
@@ -120,7 +155,7 @@ def containing(text: str) -> Predicate:
         fields = (record.key, record.value, *(value for _, value in record.headers))
         return any(each is not None and wanted in _text(each).casefold() for each in fields)
 
-    return check
+    return Predicate(check, 1)
 
 
 class _Token(NamedTuple):
@@ -151,6 +186,8 @@ class _Parser:
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
         self._next = 0
+        self.pattern_steps = 0
+        """Instructions of the patterns so far."""
 
     def end(self) -> None:
         if self._next < len(self._tokens):
@@ -242,11 +279,15 @@ class _Parser:
         options.max_mem = PATTERN_BYTES_MAX
         options.log_errors = False
         try:
-            return re2.compile(_unquoted(token.text), options)
+            pattern = re2.compile(_unquoted(token.text), options)
         except re2.error as error:
             raise InvalidExpression(
                 f"the pattern {token.text} is not valid: {_text_of_error(error)}"
             ) from None
+        self.pattern_steps += pattern.programsize
+        if self.pattern_steps > PATTERN_STEPS_MAX:
+            raise InvalidExpression("the patterns of the filter are too large: repeat less often")
+        return pattern
 
     # --- tokens ---
 
@@ -388,7 +429,7 @@ def _matches(pattern: Any, found: Any) -> bool:
     if not isinstance(found, str):
         return False
     try:
-        return pattern.search(found) is not None
+        return pattern.search(found[:MATCHED_CHARACTERS_MAX]) is not None
     except (re2.error, ValueError):
         return False
 

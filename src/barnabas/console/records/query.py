@@ -91,7 +91,7 @@ class MessageQuery:
         def check(record: Candidate) -> bool:
             return all(part(record) for part in parts)
 
-        return check
+        return Predicate(check, sum(part.steps for part in parts))
 
     def parameters(self) -> dict[str, str]:
         """The query of this page's address, without what is as usual."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.client.consumer.consumer import Consumer
@@ -38,6 +38,10 @@ FETCH_BYTES_MIN: Final = 512 * 1024
 UNBROKEN_MS: Final = 10.0
 TAILS_MAX: Final = 32
 VIEWERS_MAX: Final = 64
+
+
+Keeps = Callable[[Record[bytes | None, bytes | None]], Awaitable[bool]]
+"""Filter of a viewer."""
 
 
 class TooMany(Exception):
@@ -150,7 +154,7 @@ class Tails:
         owner: object,
         properties: Mapping[str, Any],
         topic: str,
-        keeps: Callable[[Record[bytes | None, bytes | None]], bool],
+        keeps: Keeps,
     ) -> AsyncIterator[News]:
         """News of a topic for one viewer, forever. `owner` is the user's connection: two users never share
         a reader, because they may have different rights.
@@ -186,14 +190,12 @@ class Tails:
                     del self._by_topic[key]
                 await tail.stop()
 
-    async def _wanted(
-        self, news: list[Arrived], keeps: Callable[[Record[bytes | None, bytes | None]], bool]
-    ) -> list[Arrived]:
+    async def _wanted(self, news: list[Arrived], keeps: Keeps) -> list[Arrived]:
         """News that the viewer's filter keeps. A filter may parse large values, so other pages get turns."""
         found: list[Arrived] = []
         unbroken_ms = self._clock.monotonic_ms()
         for each in news:
-            if keeps(each.record):
+            if await keeps(each.record):
                 found.append(each)
             if self._clock.monotonic_ms() - unbroken_ms > UNBROKEN_MS:
                 await asyncio.sleep(0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.console.web.section import Parameter, Question, Section
 
 _SIMPLE: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+UNBROKEN_BYTES: Final = 256 * 1024
 _IN_PATH: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 
@@ -26,6 +29,46 @@ def as_json(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [as_json(each) for each in value]
     return value
+
+
+async def encoded(value: Any) -> bytes:
+    """Text of a JSON value. Long lists of an object are encoded element by element: other pages go on."""
+    pieces, unbroken_bytes = [], 0
+    for piece in _pieces(value):
+        text = piece.encode()
+        pieces.append(text)
+        unbroken_bytes += len(text)
+        if unbroken_bytes > UNBROKEN_BYTES:
+            await asyncio.sleep(0)
+            unbroken_bytes = 0
+    return b"".join(pieces)
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield from _elements(value)
+        return
+    start = "{"
+    for name, member in value.items():
+        yield f"{start}{_dumped(name)}:"
+        yield from _elements(member)
+        start = ","
+    yield "}" if value else "{}"
+
+
+def _elements(value: Any) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield _dumped(value)
+        return
+    start = "["
+    for each in value:
+        yield start + _dumped(each)
+        start = ","
+    yield "]" if value else "[]"
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def openapi(sections: Sequence[Section]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.html.components import card, empty, field, note
 from barnabas.console.html.elements import Content, a, button, p
 from barnabas.console.view.interface import NotOffered
-from barnabas.console.web.api import as_json
+from barnabas.console.web.api import as_json, encoded
 from barnabas.console.web.assets import by_path
 from barnabas.console.web.connections import reason_of
 from barnabas.console.web.console import Console
@@ -126,8 +126,10 @@ class _Guard:
             await self._console.until_open()
             if not ctx.may_enter:
                 return self._finished(ctx, JSONResponse({"message": "sign in first"}, 401), is_new=is_new)
+            response: Response
             try:
-                response = JSONResponse(as_json(await answer(ctx)))
+                found = await encoded(as_json(await answer(ctx)))
+                response = Response(found, media_type="application/json")
             except SaslAuthenticationFailed as error:
                 self._console.sessions.end(ctx.session)
                 response = JSONResponse({"message": reason_of(error), "error": type(error).__name__}, 401)

@@ -11,11 +11,11 @@ console that is read-only. So no handler can forget either.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
-from urllib.parse import parse_qsl
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -33,6 +33,7 @@ from barnabas.console.web.connections import Connection, reason_of
 from barnabas.console.web.layout import Frame, page
 from barnabas.console.web.sessions import Session
 from barnabas.core.errors import KafkaError
+from barnabas.network.http.forms import form_fields
 
 if TYPE_CHECKING:
     from barnabas.console.web.console import Console
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FORM_TOKEN: Final = "form_token"  # noqa: S105 - the name of a field
-FIELDS_MAX: Final = 1_000
+INLINE_FORM_BYTES_MAX: Final = 64 * 1024
 FIELD_CHARACTERS_MAX: Final = 1_100_000
 NONCE_BYTES: Final = 16
 
@@ -169,8 +170,9 @@ class Context:
         if self.request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused("forms of other sites are refused", 403)
         try:
-            body = (await self.request.body()).decode()
-            fields = parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
+            body = await self.request.body()
+            large = len(body) > INLINE_FORM_BYTES_MAX  # other pages go on
+            fields = await asyncio.to_thread(form_fields, body) if large else form_fields(body)
         except ValueError:
             raise Refused("the form cannot be read") from None
         if any(len(value) > FIELD_CHARACTERS_MAX for _, value in fields):

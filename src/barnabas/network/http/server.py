@@ -25,7 +25,7 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -85,11 +85,18 @@ class Deadlines(NamedTuple):
 DEADLINES: Final = Deadlines()
 
 
+BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
+SMALL_BODY_BYTES: Final = 64 * 1024
+"""Of each body. It is received also while large ones take all memory for bodies."""
+
+
 class Limits(NamedTuple):
     connections: int = CONNECTIONS_MAX
     connections_per_host: int = CONNECTIONS_PER_HOST_MAX
     idle_s: float = 0.0
     """A connection without a request is kept for this long; 0 closes it behind its first response."""
+    bodies_bytes: int = BODIES_BYTES_MAX
+    """Bodies of all requests that are received or answered."""
 
 
 LIMITS: Final = Limits()
@@ -114,6 +121,32 @@ def bind_http(endpoint: Endpoint) -> Listener:
     return bind(wanted, SYSTEM_SOCKETS, backlog=BACKLOG, send_buffer_bytes=-1, receive_buffer_bytes=-1)
 
 
+class _Bodies:
+    """Memory of bodies."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._left_bytes = limit_bytes
+
+    @contextlib.contextmanager
+    def of_request(self) -> Iterator[Callable[[int], None]]:
+        """Yields a function that takes memory for received bytes, or refuses the request."""
+        received_bytes = 0
+
+        def take(size_bytes: int) -> None:
+            nonlocal received_bytes
+            if received_bytes + size_bytes > SMALL_BODY_BYTES and size_bytes > self._left_bytes:
+                raise RequestRefused(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are in progress: try again later"
+                )
+            received_bytes += size_bytes
+            self._left_bytes -= size_bytes
+
+        try:
+            yield take
+        finally:
+            self._left_bytes += received_bytes
+
+
 class HttpServer:
     def __init__(
         self,
@@ -132,6 +165,7 @@ class HttpServer:
         self._deadlines = deadlines
         self._limited_log = RateLimitedLogger(logger, clock)
         self._audit = Audit(clock)
+        self._bodies = _Bodies(limits.bodies_bytes)
         self._connections = Tasks()
         self._by_host: Counter[str] = Counter()
         self._checking = asyncio.Lock()
@@ -225,11 +259,12 @@ class HttpServer:
                 head = await connection.head()
             method, version = head.method, head.version
             user = await self._authenticated(head, connection, host)
-            async with asyncio.timeout(self._deadlines.body):
-                body = await connection.body(head)
-            keeps_alive = bool(self._limits.idle_s) and not head.wants_close and not connection.is_ahead
-            certified = connection.certificate_user if self._is_certified(connection) else None
-            response = await self._answer(HttpRequest(head, body, user, host, certified))
+            with self._bodies.of_request() as take:
+                async with asyncio.timeout(self._deadlines.body):
+                    body = await connection.body(head, take)
+                keeps_alive = bool(self._limits.idle_s) and not head.wants_close and not connection.is_ahead
+                certified = connection.certificate_user if self._is_certified(connection) else None
+                response = await self._answer(HttpRequest(head, body, user, host, certified))
         except RequestRefused as refused:
             response = refusal(refused)
         except (OSError, EOFError, TimeoutError):
@@ -392,13 +427,14 @@ class _Connection:
             ) from None
         return self._parser.head(raw)
 
-    async def body(self, head: RequestHead) -> bytes:
+    async def body(self, head: RequestHead, take: Callable[[int], None]) -> bytes:
         if head.body_bytes != 0 and (head.header(b"expect") or b"").lower() == b"100-continue":
             await self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         while (found := self._parser.body()) is None:
             received = await self._reader.read(HEAD_BYTES_MAX)
             if not received:
                 raise EOFError
+            take(len(received))
             self._parser.feed(received)
         self._has_more = False
         return found

@@ -16,7 +16,7 @@ from barnabas.console.html.figures import DASH, moment
 from barnabas.console.pages.pipelines.graph import is_topic_name
 from barnabas.console.records.browsing import Bounds, Browser, Found
 from barnabas.console.records.decoding import ShownBytes, show, visible_name
-from barnabas.console.records.expression import Candidate
+from barnabas.console.records.expression import Candidate, Predicate
 from barnabas.console.records.previews import preview
 from barnabas.console.schemas.decoders import PartDecoder
 from barnabas.console.web.context import FAILURES, Context
@@ -71,7 +71,9 @@ async def newest_letters(ctx: Context, topic: str, pipeline: str) -> Letters:
         written = [value for name, value in record.headers if name == f"{PREFIX}connector.name"]
         return not written or written[-1] == wanted
 
-    browser = Browser(ctx.cluster, ctx.console.clock, topic, bounds, is_of_pipeline, committed_only=True)
+    browser = Browser(
+        ctx.cluster, ctx.console.clock, topic, bounds, Predicate(is_of_pipeline, 1), committed_only=True
+    )
     page = await browser.older({each: at.end for each, at in bounds.items()}, SHOWN)
     decoder = ctx.decoder(topic, "value")
     return Letters(tuple([await _letter(decoder, topic, each) for each in page.records]), page.is_complete)
