@@ -15,6 +15,7 @@ from barnabas.console.pages.messages import bounds_of, partitions_of
 from barnabas.console.pages.topic import topic_frame
 from barnabas.console.records.browsing import Browser
 from barnabas.console.records.decoding import show as shown_bytes
+from barnabas.console.records.expression import Predicate
 from barnabas.console.records.previews import preview
 from barnabas.console.records.statistics import RECORDS_MAX, Figures, Sizes, Statistics
 from barnabas.console.web.context import Context, Refused
@@ -44,7 +45,8 @@ async def read(ctx: Context, name: str) -> Read:
             raise Refused(f"{name} has the partitions 0 to {len(partitions) - 1}")
     statistics = Statistics(ctx.query_number("records", RECORDS, at_least=1, at_most=RECORDS_MAX))
     bounds = await bounds_of(ctx, name, wanted)
-    browser = Browser(ctx.cluster, ctx.console.clock, name, bounds, statistics)
+    each_record = Predicate(statistics, 0)  # on the loop: the figures are not for several threads
+    browser = Browser(ctx.cluster, ctx.console.clock, name, bounds, each_record)
     async with ctx.console.reading:
         page = await browser.older({each: at.end for each, at in bounds.items()}, WINDOW)
         figures = await asyncio.to_thread(statistics.figures)
