@@ -225,6 +225,45 @@ class Broker:
             self._exits.push(unregistered.pop_all())
         self._exits.callback(self._tasks.cancel)
         configs.on_topic_change(replicas.update_log_config)
+        coordinators = await self._open_coordinators(znodes, configs, metadata, member, replicas, work, timer)
+        services = self._make_services(
+            znodes, configs, metadata, member, replicas, coordinators, acls, sasl.tokens, server.hosts
+        )
+        work.scheduler.every(SWEEP_INTERVAL_MS, services.telemetry.sweep)
+        dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
+        self._exits.push_async_callback(dispatcher.close)
+        await self._exits.enter_async_context(page)
+
+        def answer_waiting() -> None:
+            coordinators.groups.runtime.answer_waiting()
+            replicas.delayed.answer_waiting()
+
+        self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
+        self._exits.push_async_callback(member.stop_controller)
+        await member.join(services, log_manager)
+        log_manager.start()  # not before: an adopted topic has no settings yet, and retention would delete it
+        dispatch: Dispatch = dispatcher.dispatch
+        if self._dispatch_layer is not None:
+            dispatch = self._dispatch_layer(dispatch, metadata)
+        rates = ConnectionRates(configs.clients, self.config, self._clock, server.hosts)
+        server.start(asyncio.get_running_loop(), dispatch, sasl.gates(dispatch), tls, rates)
+        self._watch_loop(server, work)
+        self._inspected = InspectedParts(
+            services, self.metrics, server, member.peers, work.scheduler, self._tasks
+        )
+        await member.until_introduced()
+        self.lifecycle.move_to(BrokerState.RUNNING)
+
+    async def _open_coordinators(
+        self,
+        znodes: Coordination,
+        configs: ConfigRepository,
+        metadata: MetadataCache,
+        member: ClusterMember,
+        replicas: ReplicaManager,
+        work: LoopWork,
+        timer: Timer,
+    ) -> Coordinators:
         coordinators = await self._exits.enter_async_context(
             open_coordinators(
                 self.broker_id,
@@ -242,39 +281,12 @@ class Broker:
                 tasks=self._tasks,
             )
         )
-        services = self._make_services(
-            znodes, configs, metadata, member, replicas, coordinators, acls, sasl.tokens, server.hosts
-        )
-        work.scheduler.every(SWEEP_INTERVAL_MS, services.telemetry.sweep)
-        dispatcher = Dispatcher(services.apis, services, self._clock, self.metrics)
-        self._exits.push_async_callback(dispatcher.close)
         if self._metrics_address is not None:
             show_group_lags(
                 self.metrics, coordinators.groups, metadata, member.peers, replicas, self._clock,
                 work.scheduler, self._tasks,
             )  # fmt: skip
-        await self._exits.enter_async_context(page)
-
-        def answer_waiting() -> None:
-            coordinators.groups.runtime.answer_waiting()
-            replicas.delayed.answer_waiting()
-
-        self._exits.push_async_callback(server.stop, deadline_ms=DRAIN_MS_MAX, answer_waiting=answer_waiting)
-        self._exits.push_async_callback(member.stop_controller)
-        await member.join(services, log_manager)
-        log_manager.start()  # not before: an adopted topic has no settings yet, and retention would delete it
-        rates = ConnectionRates(configs.clients, self.config, self._clock, server.hosts)
-        loop = asyncio.get_running_loop()
-        dispatch: Dispatch = dispatcher.dispatch
-        if self._dispatch_layer is not None:
-            dispatch = self._dispatch_layer(dispatch, metadata)
-        server.start(loop, dispatch, sasl.gates(dispatch), tls, rates)
-        self._watch_loop(server, work)
-        self._inspected = InspectedParts(
-            services, self.metrics, server, member.peers, work.scheduler, self._tasks
-        )
-        await member.until_introduced()
-        self.lifecycle.move_to(BrokerState.RUNNING)
+        return coordinators
 
     async def serve_inspection(self) -> None:
         """Answer the tools of this machine at a private socket until the broker stops."""
