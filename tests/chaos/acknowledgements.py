@@ -1,4 +1,4 @@
-"""Which broker may acknowledge a write, judged by the writes themselves and by when they were made.
+"""Right of a broker to acknowledge a write, judged by the writes themselves and by when they were made.
 
 With acks=1 the leader alone promises a record. The record is lost with its leader: a leader that is killed,
 stopped or cut off takes along what no follower has fetched, and another leads in a higher epoch. The same

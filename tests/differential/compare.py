@@ -1,4 +1,4 @@
-"""Where two trees differ, and which of those places are accepted.
+"""Differences of two trees, and those of them that are accepted.
 
 `accepted.toml` is the one list of differences that stay. Each says where (API, versions, case,
 path; `*` stands for anything), if need be between which values, and why. One that a whole run did

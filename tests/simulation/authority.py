@@ -1,4 +1,4 @@
-"""Which broker may acknowledge, judged by the store, which alone knows leaders and ISRs.
+"""Right of a broker to acknowledge, judged by the store, which alone knows leaders and ISRs.
 
 - A committed record is on every replica that the store has in the ISR, because one of them leads next. The
   leader's own view does not count.

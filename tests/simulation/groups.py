@@ -58,7 +58,7 @@ class Commits:
 
 
 class _Member(RebalanceListener, ConsumerInterceptor):
-    """What one member was given, and what its coordinator has acknowledged."""
+    """Records that one member was given, and offsets that its coordinator has acknowledged."""
 
     def __init__(self, world: World, name: str, group: str, topic: str) -> None:
         self.name = name

@@ -133,7 +133,7 @@ class SharedView:
             self._process.call_soon(lambda: store.submit([SetData(path, data)], 0))
 
     def process_ended(self, name: str) -> None:
-        """What a supervisor tells the store."""
+        """Notices of a supervisor to the store."""
         supervisor = Process(self._loop, "supervisor", HOST)
         self.graves.append(supervisor)
         supervisor.start(report_ended(self.connect, name))

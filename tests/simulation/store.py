@@ -460,7 +460,7 @@ def opener(store: Store, network: Network, chance: random.Random) -> Any:
 
 
 def tell_of_write(path: str, data: bytes, leaders: Leaders, trace: Trace) -> None:
-    """What a reader of the transcript wants to know: who leads what, who is the controller."""
+    """State for the transcript: the leaders and the controller."""
     parts = path.split("/")
     if parts[-1] == "state" and parts[1:3] == ["brokers", "topics"]:
         state = PartitionStateZnode.decode(data, 0)

@@ -70,7 +70,7 @@ def until(page: Any, condition: str, arg: object = None) -> None:
 
 
 def violations(page: Any) -> dict[str, list[str]]:
-    """What axe-core finds on the page. It runs beside the policy of the page, which would not let it in."""
+    """Findings of axe-core on the page. It runs beside the policy of the page, which would not let it in."""
     session = page.context.new_cdp_session(page)
     session.send("Page.setBypassCSP", {"enabled": True})
     page.reload()

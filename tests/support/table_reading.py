@@ -1,4 +1,4 @@
-"""What Polars and DuckDB find in a table: readers that share no code with the sink."""
+"""Rows that Polars and DuckDB find in a table: readers that share no code with the sink."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Shared coordination store of a local cluster: its process, and what the supervisor tells it.
 
 The supervisor gives each broker process a random name. When the process has ended, the store receives that
-name, and ends the sessions of the process at once: the other brokers take over without waiting for the
+name, and ends the sessions of the process at once. The other brokers take over without waiting for the
 session timeout.
 
 All brokers of a cluster inherit the lock of its home, and the lock is free only when the last of them has

@@ -5,7 +5,7 @@ the connection lives, and for three intervals. Instances belong to their princip
 names the same id gets an instance of its own.
 
 A push before its time is refused (THROTTLING_QUOTA_EXCEEDED), and so is a push for an old subscription
-(UNKNOWN_SUBSCRIPTION_ID): the client then asks again, which it may do at once. A terminating client's last
+(UNKNOWN_SUBSCRIPTION_ID). The client then asks again, which it may do at once. A terminating client's last
 push may come early, and is its last.
 
 Sums come as increases, which the broker adds up, so each value is that of the client's whole life.

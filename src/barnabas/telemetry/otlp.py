@@ -2,7 +2,7 @@
 
 Clients of Kafka send gauges and sums. Of histograms and summaries, the count and the sum are read. The bounds
 on a push are its bytes (`telemetry.max.bytes`) and, of what is kept, the number of series. The reader is a
-generator that yields each point and pauses at each field, and the handler runs it in slices: a push may
+generator that yields each point and pauses at each field, and the handler runs it in slices. A push may
 consist of half a million fields that mean nothing here.
 """
 

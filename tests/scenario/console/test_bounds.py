@@ -1,4 +1,4 @@
-"""What viewers can make the console hold: memory of large records, of slow readers, and of many at once."""
+"""Bounds on the memory that viewers take: by large records, as slow readers, and as many at once."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_clients_that_say_nothing(client: httpx.Client) -> None:
 
 
 class Service(BaseHTTPRequestHandler):
-    """What the pages need of the pipeline service, for the words of its answers."""
+    """Answers of the pipeline service that the pages need."""
 
     asked: ClassVar[list[str]] = []
     status: ClassVar[bytes] = (

@@ -1,4 +1,4 @@
-"""What the console refuses: other sites, other hosts, forms without a token, changes when read-only."""
+"""Refusals of the console: other sites, other hosts, forms without a token, changes when read-only."""
 
 from __future__ import annotations
 

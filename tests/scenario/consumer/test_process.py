@@ -18,7 +18,7 @@ from tests.scenario.consumer.test_consumer import both, numbered
 
 
 class Seen:
-    """What was handled, and by which consumer."""
+    """Handled records, and the consumer that handled each."""
 
     def __init__(self) -> None:
         self.values: Counter[bytes] = Counter()

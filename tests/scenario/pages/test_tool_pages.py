@@ -32,7 +32,7 @@ SHORTER = {
 
 
 def recipe(command: str) -> str:
-    """What `make TARGET NAME=VALUE…` runs, with shorter lengths."""
+    """Run of `make TARGET NAME=VALUE…`, with shorter lengths."""
     _, target, *given = command.split()
     (line,) = re.findall(rf"^{target}:.*\n\t(.*)$", MAKEFILE, re.MULTILINE)
     values = dict(re.findall(r"^(\w+) +\?= (\S+)$", MAKEFILE, re.MULTILINE))

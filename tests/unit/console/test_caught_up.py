@@ -1,4 +1,4 @@
-"""When a group will have read everything."""
+"""Time until a group has read everything."""
 
 from __future__ import annotations
 

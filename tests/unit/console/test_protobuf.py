@@ -65,7 +65,7 @@ service Orders { rpc Get (Order) returns (stream Order) { option x = 1; } }
 
 @pytest.fixture(scope="module")
 def descriptors(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What protoc makes of the file."""
+    """Descriptor that protoc makes of the file."""
     directory = tmp_path_factory.mktemp("proto")
     plain = "\n".join(
         line for line in PROTO.replace("[(check) = { min: 1 }, deprecated = true]", "").splitlines()

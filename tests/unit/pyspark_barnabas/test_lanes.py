@@ -1,4 +1,4 @@
-"""Where the batches of a lane are, in the order in which they must be read back."""
+"""Positions of a lane's batches, in the order in which they must be read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which elements of a request a fault rule selects, and how the responses are put together again."""
+"""Elements of a request that a fault rule selects, and the joining of the responses."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The public class `consumer.Consumer` is thin; `process` and `arrow` use the same engine.
 
-Events of the group wait in the membership until `attend`, which every call for records begins with: then the
+Events of the group wait in the membership until `attend`, which every call for records begins with. Then the
 application is done with the records before, so that their offsets may be committed.
 
 An `owner` takes the place of the positions while `process` runs: it knows which records are done.

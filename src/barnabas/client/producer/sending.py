@@ -34,7 +34,7 @@ from barnabas.protocol.messages.produce import (
 VERSION_WITHOUT_TOPIC_IDS: Final = 12
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 VERSION_OF_TRANSACTIONS_1: Final = 11
-"""From version 12 on, a write adds its partition to the transaction by itself."""
+"""From version 12 on, a write adds its partition to the transaction implicitly."""
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 The sessions of a shared store belong to other processes, and survive a crash of the store. Each is a node
 under `SESSIONS`, written before its owner learns the id. The node is deleted in one transaction with the
-session's ephemeral nodes, so that no crash separates them: a session without its ephemeral nodes could still
+session's ephemeral nodes, so that no crash separates them. A session without its ephemeral nodes could still
 lead partitions that another broker has taken over.
 
 The id comes from the sequence number of the node, which is never given out twice. Its lowest bits are zero;

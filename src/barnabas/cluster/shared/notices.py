@@ -2,7 +2,7 @@
 
 A supervisor knows at once that a process has ended, and no process lives after that. So the store ends its
 sessions without waiting for the timeout, and the other brokers take over. A process is named by a random
-name of its own, which only this one process receives: a process id could be given to another process before
+name of its own, which only this one process receives. A process id could be given to another process before
 the notice arrives.
 
 The store may be away when a notice is due. It is repeated until the store has carried it out.

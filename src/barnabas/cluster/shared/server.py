@@ -2,7 +2,7 @@
 
 A session of a broker is an `EmbeddedSession` that outlives its connections. Its last write orders the reads
 of the next connection behind it. A broker that connects again takes its session over from its previous
-connection, whose unread requests are dropped: none of them takes effect after the answer to `Hello`.
+connection, whose unread requests are dropped. None of them takes effect after the answer to `Hello`.
 
 An answer is sent when the write is on disk. If the store is killed in between, the broker sees a lost
 connection, and the write may have taken effect, as with ZooKeeper.

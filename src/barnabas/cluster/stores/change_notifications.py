@@ -6,7 +6,7 @@ and every broker removes those that are old.
 A broker that removes a notification too early hides a change from the others. So no clock of a broker counts.
 The age of a notification is its distance to the newest one, both stamped by the store. The store's time may
 jump when ZooKeeper elects another leader. So this broker must also have seen the notification for a session
-timeout: a broker that is slower than that has a new session, and reads everything again.
+timeout. A broker that is slower than that has a new session, and reads everything again.
 """
 
 from __future__ import annotations

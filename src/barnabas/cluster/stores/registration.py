@@ -146,8 +146,8 @@ class Registration:
             return
         left_ms = deadline_ms - self._clock.monotonic_ms()
         logger.info(
-            "%s belongs to a session that has not ended, such as that of this broker before it was killed: "
-            "waiting for its end, which comes within the session timeout of %.1f s, for at most %.1f s",
+            "%s belongs to a session that has not ended, such as that of this broker before it was killed. "
+            "Its end comes within the session timeout of %.1f s; waiting for at most %.1f s",
             path,
             self._znodes.session_timeout_ms / 1_000,
             left_ms / 1_000,

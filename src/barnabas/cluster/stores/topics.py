@@ -199,7 +199,7 @@ async def change_config(
     """Write `change(present configuration)` and the change notification in one transaction.
 
     `change` gets None if the present configuration is unreadable. The write is conditional on the version
-    that was read, and on the existence of a topic: no change overwrites another broker's, and none leaves a
+    that was read, and on the existence of a topic. No change overwrites another broker's, and none leaves a
     configuration behind for the next topic of the name.
     """
     path = ConfigZnode.path(entity_type, entity_name)

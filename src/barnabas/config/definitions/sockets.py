@@ -48,7 +48,7 @@ LISTENERS: tuple[Key, ...] = (
         " it while it runs; here it holds from the next start."),
     Key("advertised.listeners", STRING, None, None, READ_ONLY,
         "The addresses that clients receive. A listener that is not named here is advertised with its own"
-        " name, if `listeners` gives it one, and otherwise with the address on which the client arrived,"
+        " name, if `listeners` gives it one. Otherwise its address is the one on which the client arrived,"
         " which is right for containers and proxies too. Apache Kafka can change it while it runs; here it"
         " holds from the next start."),
     Key("listener.security.protocol.map", STRING,

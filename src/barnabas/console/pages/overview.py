@@ -151,7 +151,7 @@ def _records_rate(value: float) -> str:
 
 
 def _rank(row: Latency) -> tuple[int, str]:
-    """What clients wait for comes first."""
+    """Problems that clients wait for come first."""
     return (FIRST_APIS.index(row.api) if row.api in FIRST_APIS else len(FIRST_APIS)), row.api
 
 

@@ -1,7 +1,7 @@
 """Live tails: one reader for each user and topic, shared by all viewers, with a ring of bounded size.
 
 A viewer takes what is new in the ring four times a second, the newest first, and no more than a screen of it.
-What the ring or the screen has no room for is counted: "1,204 skipped". A viewer that is slow or gone costs
+Records beyond the ring or the screen are counted: "1,204 skipped". A viewer that is slow or gone costs
 nothing but its place. The leader answers the reader four times a second, however many records arrive. The
 reader stops when its last viewer leaves.
 """

@@ -3,7 +3,7 @@
 Two implementations answer. `ClientView` asks through the client library, so it works against any Kafka. The
 broker of this project answers the same questions from memory, in one pass, on a private socket.
 
-A view belongs to one signed-in user, and shows only what that user may describe: a topic, a group or a
+A view belongs to one signed-in user, and shows only what that user may describe. A topic, a group or a
 transactional id without DESCRIBE is absent, as in the answers of the Kafka protocol. A question about one
 resource raises `KafkaError` (UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, ...).
 

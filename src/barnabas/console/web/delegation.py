@@ -45,7 +45,7 @@ class Delegation:
         )
 
     async def expire(self, token_id: str) -> None:
-        """Expire a token now. If no broker answers, it expires by itself within the hour."""
+        """Expire a token now. If no broker answers, it expires within the hour."""
         with suppress(TimeoutError):
             async with asyncio.timeout(EXPIRING_S):
                 try:

@@ -1,7 +1,7 @@
 """Topics: pages of them with sizes and rates, and the partitions of one.
 
-What a topic holds is known by the leaders of its partitions. A row has the sums over the partitions that this
-broker leads (`led`), and what the metadata say of all of them.
+Only the leaders of its partitions know the contents of a topic. A row has the sums over the partitions that
+this broker leads (`led`), and the metadata of all of them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ every acknowledged change. Errors carry the HTTP code that Connect uses.
 One of several services is the leader (`leadership`) and runs the pipelines; the others only follow.
 
 Changes take turns under a lock, from reading the state to storing the new one. So each change sees the result
-of the previous one. A change begins when everything stored so far was read: a service that stood still or was
+of the previous one. A change begins when everything stored so far was read. A service that stood still or was
 cut off may have lost the pipelines, and would store its old copy over acknowledged changes.
 """
 

@@ -2,7 +2,7 @@
 
 A broker outside of tests has no such layer, so rules cost it nothing. A request that no rule hits passes
 unchanged. For one that is hit, the dispatcher gets an exchange of its own, whose connection is a
-`_HitConnection`: the layer changes or drops the response, and the real connection does everything else.
+`_HitConnection`. The layer changes or drops the response, and the real connection does everything else.
 
 **Errors for single partitions.** The selected partitions are taken out of the request, the broker handles the
 others, and the error responses are merged into its response.

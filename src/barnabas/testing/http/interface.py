@@ -1,6 +1,6 @@
 """Routes of an HTTP interface: which request goes where, what it may name, and its OpenAPI page.
 
-A query or a body that has a name which the route does not know is refused: a misspelt argument would change
+A query or a body that has a name which the route does not know is refused. A misspelt argument would change
 nothing, and the test would not say why.
 """
 

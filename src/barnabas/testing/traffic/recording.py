@@ -5,7 +5,7 @@
     {"connection": 1, "broker": 0, "answer": "AAAAAQ…", "at_ms": 4}
 
 A frame is base64, without its size. `broker` numbers the brokers in the order in which the client met them.
-The frames are those of the client and the broker, except for secrets: frames of SASL, of delegation tokens,
+The frames are those of the client and the broker, except for secrets. Frames of SASL, of delegation tokens,
 of SCRAM credentials and of configs that are passwords have no content.
 """
 

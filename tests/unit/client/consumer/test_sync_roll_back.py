@@ -1,4 +1,4 @@
-"""What the synchronous consumer commits when its `with` block fails. No broker: the records are buffered."""
+"""Commits of the synchronous consumer when its `with` block fails. No broker: the records are buffered."""
 
 from __future__ import annotations
 

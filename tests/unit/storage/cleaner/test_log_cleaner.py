@@ -1,4 +1,4 @@
-"""Which log is next, when, and what becomes of a run: the cleaner inside the log manager."""
+"""Choice of the next log, times and outcomes of runs: the cleaner inside the log manager."""
 
 from __future__ import annotations
 

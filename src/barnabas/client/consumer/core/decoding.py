@@ -1,6 +1,6 @@
 """Records of a batch for the application: one tight loop over the fields.
 
-`barnabas.records.record` is the oracle of the tests. This loop differs from it only in speed: it copies the
+`barnabas.records.record` is the oracle of the tests. This loop differs from it only in speed. It copies the
 payload once, reads varints of one byte in place, and skips records below the position before it copies
 anything of them.
 """

@@ -7,7 +7,7 @@ So the next batches are fetched while the application works on the last ones.
 Buffered bytes and the sizes of the requests in flight stay below `fetch.buffer.bytes`. A request that would
 exceed it asks for less, or waits. Brokers share the bound and take turns: a request that waits for records of
 idle partitions keeps no other broker waiting for ever. One request is always allowed when nothing is
-buffered, and one batch comes even if it is larger than asked for: a large batch cannot block a consumer.
+buffered, and one batch comes even if it is larger than asked for. A large batch cannot block a consumer.
 
 A leader may name a nearer replica (KIP-392); it is used until it fails or `metadata.max.age.ms` passes.
 """

@@ -2,7 +2,7 @@
 
 A batch reserves its size when it is opened, and gives it back when it is done. A sender that finds no room
 waits in line. Room that comes back goes to the first in line, and wakes as many senders as it has room for,
-no more: a thousand waiting senders cost nothing while they wait. A newcomer never overtakes the line.
+no more. A thousand waiting senders cost nothing while they wait. A newcomer never overtakes the line.
 """
 
 from __future__ import annotations

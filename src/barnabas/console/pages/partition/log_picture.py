@@ -109,7 +109,7 @@ def _offsets(found: LogPicture) -> Element:
             (
                 "Recovery point",
                 _explained(
-                    found.recovery_point, "What is before it is flushed, and is not read again after a crash."
+                    found.recovery_point, "Records before it are flushed. Recovery does not read them."
                 ),
             ),
             ("Size", size(found.size_bytes)),

@@ -1,4 +1,4 @@
-"""Offsets of many partitions and groups, in few requests. What fails for one is missing for it alone."""
+"""Offsets of many partitions and groups, in few requests. A failure for one leaves the others."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Postgres(Database):
     def staging_types(
         self, cursor: Any, table: str, names: Sequence[str], kinds: Sequence[ColumnType], key: Sequence[str]
     ) -> list[str]:
-        """A key is staged as the target's type: two keys that are equal there (`char(n)`, `uuid`, a rounded
+        """A key is staged as the target's type. Two keys that are equal there (`char(n)`, `uuid`, a rounded
         number, a collation) would otherwise be two rows, which PostgreSQL refuses to replace in one
         statement."""
         cursor.execute(

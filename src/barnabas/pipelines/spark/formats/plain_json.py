@@ -6,8 +6,8 @@ decodes only plain records, and raises `Doubtful` for all others. Its caller the
 
 Plain is what Arrow's strict parser accepts in the column's own type, with these exceptions, which differ:
 
-- Two objects in one value. Every value begins and ends with a brace, and there are as many rows as values:
-  a value is at least one object, because no string or object continues after the line break between values.
+- Two objects in one value. Every value begins and ends with a brace, and there are as many rows as values.
+  A value is at least one object, because no string or object continues after the line break between values.
 - `NaN`, `Inf` and `Infinity`, which Arrow takes as numbers everywhere, and Spark with other spellings.
 - Depths, numbers and names beyond the limits of Spark's parser.
 - Zeros with a sign, and numbers that no double holds.

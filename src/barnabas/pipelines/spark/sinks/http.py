@@ -1,13 +1,13 @@
 """HTTP sink: every row is sent to a web service, at least once.
 
 A micro-batch that is repeated sends its rows again. So each request has an idempotency key, by which the
-receiver can recognise what it has: the same for the same rows of the same query, whatever attempt, driver or
-micro-batch sends them. A row is identified by its record's coordinates and its body; rows without coordinates
+receiver can recognise a repetition. The key is the same for the same rows of a query, in every attempt,
+driver and micro-batch. A row is identified by its record's coordinates and its body; rows without coordinates
 (of a window) by their batch and task too. Equal rows in a task are numbered: they are several, not one.
 
 Tasks send the rows of a partition one request after the other, so that the order of a key holds. A request
 holds up to `batch_records` rows. A body that the receiver refuses (4xx) is cut into halves, down to single
-rows. A refused row stops the pipeline, or with tolerance `all` becomes a dead letter: its record is read
+rows. A refused row stops the pipeline, or with tolerance `all` becomes a dead letter. Its record is read
 again, by its coordinates, and written with the receiver's answer as the reason. Letters come at least once,
 like the rows: a repeated micro-batch writes them again.
 """

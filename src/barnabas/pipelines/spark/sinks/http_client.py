@@ -1,7 +1,7 @@
 """HTTP requests of a task: one kept connection, retries with growing pauses, redirects within bounds.
 
 An answer is one of three things. 2xx: the receiver has the body. 4xx: it refuses this body, and would again.
-Everything else, and no answer at all, may pass: the request is repeated after a pause that doubles, with
+Everything else, and no answer at all, may pass. The request is repeated after a pause that doubles, with
 jitter, or for as long as `Retry-After` says. 408, 425 and 429 ask for a repetition too. 401, 403 and 407
 refuse the sender, not the body.
 

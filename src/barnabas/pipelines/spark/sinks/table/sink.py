@@ -5,7 +5,7 @@ count, with the mark of the batch, in one commit (`tables.commits`). With mode u
 files that have rows with a key of the batch (`tables.copy_on_write`).
 
 After the commit no other attempt at the batch can be committed. So the driver removes files of the batch
-that the commit does not list, where there may be any: a task was tried more than once, or an earlier driver
+that the commit does not list, where there may be any. A task was tried more than once, or an earlier driver
 left the batch unfinished. Then it does the maintenance that is due. Both belong to the micro-batch: no
 commit of the pipeline runs beside them.
 """
