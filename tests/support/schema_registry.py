@@ -52,6 +52,8 @@ class Registry:
             if 0 < number <= len(self.schemas):
                 return 200, self._schema(number)
             return 404, {"error_code": 40403, "message": "Schema not found"}
+        if method in ("PUT", "DELETE") or path.startswith("/compatibility/"):
+            return self._change(method, path, body)
         if found := re.fullmatch(r"/config(?:/([^/]+))?", path):
             level = self.compatibility.get(unquote(found.group(1) or ""), self.compatibility[""])
             return 200, {"compatibilityLevel": level}
@@ -64,6 +66,25 @@ class Registry:
             if subject in self.subjects:
                 return self._version(subject, found.group(2), is_uses=bool(found.group(3)))
         return 404, {"error_code": 40401, "message": "Subject not found"}
+
+    def _change(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        kind, *names = [unquote(each) for each in path.split("/")[1:]]
+        if kind == "compatibility":
+            return self._fits(names[1], body["schema"])
+        if kind == "config" and method == "PUT":
+            self.compatibility[names[0]] = body["compatibility"]
+            return 200, body
+        if len(names) == 3:
+            del self.subjects[names[0]][int(names[2]) - 1]
+            return 200, int(names[2])
+        return 200, self.subjects.pop(names[0], [])
+
+    def _fits(self, subject: str, schema: str) -> tuple[int, Any]:
+        """A rule for tests: a schema with the word `misfit` does not fit."""
+        if subject not in self.subjects:
+            return 404, {"error_code": 40401, "message": "Subject not found"}
+        fits = "misfit" not in schema
+        return 200, {"is_compatible": fits, "messages": [] if fits else ["<b>READER_FIELD_MISSING</b>"]}
 
     def _version(self, subject: str, place: str | None, *, is_uses: bool) -> tuple[int, Any]:
         ids = self.subjects[subject]
@@ -112,7 +133,7 @@ def run_registry() -> Iterator[Registry]:
             except OSError:
                 """The client has given up."""
 
-        do_GET = do_POST = _serve  # noqa: N815 - the names that http.server calls
+        do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - the names that http.server calls
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass

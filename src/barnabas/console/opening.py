@@ -77,6 +77,7 @@ class Opening:
         proto_messages: Sequence[str] = (),
         broker_directories: Sequence[Path] = (),
         mcp_tools: Sequence[str] = (),
+        edited: Sequence[str] = (),
     ) -> Served:
         """INVALID_CONFIG if the address is open to other machines without TLS or without a sign-in."""
         values = self._page_values()
@@ -100,6 +101,7 @@ class Opening:
             registry=self._registry(registry_url, clock),
             is_tls=security.is_tls,
             mcp_tools=frozenset(mcp_tools),
+            edited=frozenset(edited),
             messages=messages_of_topics(proto_files, proto_messages),
         )
         return Served(self._properties, settings, security, tuple(broker_directories), sign_in)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -211,3 +212,71 @@ def test_a_pipeline_in_a_read_only_console_has_no_buttons(
         page = client.get(PAGE)
         assert "pause-pipeline" not in page.text
         assert "form_token" not in page.text
+
+
+def test_a_pipeline_is_made_configured_and_deleted_by_clicking(
+    chromium: Any, broker: BarnabasBroker, service: RunningService
+) -> None:
+    arguments = ("--pipelines", service.url, "--edit", "pipelines")
+    with (
+        running_console(broker.bootstrap, *arguments) as editing,
+        httpx.Client(base_url=service.url, timeout=60) as http,
+        browsing(chromium, editing.url, None) as browser,
+    ):
+        page = browser.open("/pipelines")
+        page.click("text=New pipeline")
+        page.fill("#field-name", "by-hand")
+        config = {"connector.class": "Pipeline", "pipeline.spec": {"name": "by-hand", **RATE}}
+        page.fill("#field-config", json.dumps({**config, "pipeline.spec": {"sink": {"type": "nothing"}}}))
+        page.click("#check-pipeline")
+        assert page.locator(".note.bad").count() >= 1
+        assert violations(page) == {}
+        page = browser.open("/new-pipeline")
+        page.fill("#field-name", "by-hand")
+        page.fill("#field-config", json.dumps(config))
+        page.click("#check-pipeline")
+        assert "The service accepts this configuration." in page.locator("main").inner_text()
+        page.click("#save-pipeline")
+        assert "Created by-hand." in page.locator("[role=status]").inner_text()
+        stored = http.get("/connectors/by-hand/config").json()
+        assert json.loads(stored["pipeline.spec"])["sink"]["type"] == "console"
+        page.click("a:text-is('Configure')")
+        assert violations(page) == {}
+        changed = json.loads(page.input_value("#field-config"))
+        changed["pipeline.spec"]["source"]["rows_per_second"] = 7
+        page.fill("#field-config", json.dumps(changed))
+        page.click("#save-pipeline")
+        assert "Configured by-hand." in page.locator("[role=status]").inner_text()
+        stored = http.get("/connectors/by-hand/config").json()
+        assert json.loads(stored["pipeline.spec"])["source"]["rows_per_second"] == 7
+        page.click("a:text-is('Configure')")
+        page.click("text=Delete this pipeline …")
+        page.fill("#field-confirm", "by-hand")
+        page.click("#delete-pipeline")
+        assert "Deleted by-hand." in page.locator("[role=status]").inner_text()
+        assert http.get("/connectors/by-hand").status_code == 404
+
+
+def test_a_console_without_edit_changes_no_pipelines(client: httpx.Client) -> None:
+    assert "New pipeline" not in words(client.get("/pipelines"))
+    assert client.get("/new-pipeline").status_code == 403
+    assert client.get("/pipeline/configuration?name=clean").status_code == 403
+    for path, fields in (
+        ("/new-pipeline", {"name": "no", "config": "{}"}),
+        ("/pipeline/configuration?name=clean", {"config": "{}"}),
+        ("/pipeline/delete?name=clean", {"confirm": "clean"}),
+    ):
+        refused = submit(client, PAGE, path, **fields)
+        assert refused.status_code == 403
+        assert "--edit pipelines" in words(refused)
+    assert client.get(PAGE).status_code == 200
+
+
+def test_a_refused_change_is_an_audit_line_too(client: httpx.Client, console: RunningConsole) -> None:
+    assert submit(client, PAGE, "/pipeline/pause?name=nothing").status_code == 404
+
+    def noted() -> bool:
+        lines = [line for line in list(console.process.output) if '"CONSOLE"' in line]
+        return any('"pause pipeline"' in line and '"nothing"' in line for line in lines)
+
+    eventually(noted)

@@ -12,6 +12,7 @@ from barnabas.console.pages import (
     overview,
     protobuf,
     record,
+    schema_changes,
     schemas,
     statistics,
     topic,
@@ -19,7 +20,7 @@ from barnabas.console.pages import (
     transactions,
 )
 from barnabas.console.pages.partition import log_picture
-from barnabas.console.pages.pipelines import listing, pipeline
+from barnabas.console.pages.pipelines import editing, listing, pipeline
 from barnabas.console.pages.security import access_rules, quotas, tokens, users
 
 SECTIONS = (
@@ -36,7 +37,9 @@ SECTIONS = (
     transactions.SECTION,
     clients.SECTION,
     schemas.SECTION,
+    schema_changes.SECTION,
     listing.SECTION,
+    editing.SECTION,
     pipeline.SECTION,
     access_rules.SECTION,
     users.SECTION,

@@ -72,7 +72,12 @@ def _list(ctx: Context, query: GroupQuery, page: Page[GroupRow]) -> Content:
     if not page.total:
         if query.search:
             return empty(p("No group has ", code(query.search), " in its name."))
-        return empty(p("There are no groups yet. A consumer with a group.id makes one."))
+        if ctx.acts_for_visitor:
+            return empty(p("There are no groups that you may see. A right to describe a group shows it."))
+        return empty(
+            p("There are no groups yet. A consumer with a group.id makes one:"),
+            code("barnabas consume TOPIC --group GROUP"),
+        )
     history = ctx.connection.history
     rows = [(*group_cells(row), trend(history, row)) for row in page.rows]
     return (

@@ -1,7 +1,7 @@
 """Schemas of a registry: subjects, versions, compatibility, references, texts and their differences.
 
-The console reads the registry and changes nothing there. It asks with its own login to the registry, so every
-visitor who may enter sees the same schemas.
+The console asks with its own login to the registry, so every visitor who may enter sees the same schemas.
+Changes are in `schema_changes`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from barnabas.console.web.section import Parameter, Question, Section, get
 T = TypeVar("T")
 
 LIMIT: Final = 50
+NEW: Final = "/schemas/new"
+EDIT: Final = "/schemas/edit"
 PAGE_S: Final = 6.0
 """A page with several questions to the registry waits for all of them no longer than this."""
 USES_SHOWN: Final = 100
@@ -151,7 +153,8 @@ async def show(ctx: Context) -> Response:
     )
     below = ("Registry ", code(registry.shown_url), "; compatibility ", code(level or "unknown"))
     listed = div(_list(ctx, page), id="subjects", aria_live="polite")
-    return ctx.page("Schemas", heading("Schemas", below=below), card(None, search, listed))
+    new = a("New schema", href=NEW, class_="button primary") if ctx.may_edit("schemas") else None
+    return ctx.page("Schemas", heading("Schemas", new, below=below), card(None, search, listed))
 
 
 def _list(ctx: Context, page: Page[SubjectRow]) -> Content:
@@ -175,8 +178,8 @@ def subject_path(name: str, version: int | None = None) -> str:
 # --- one subject ---
 
 
-async def _version(ctx: Context) -> SubjectVersion:
-    registry, subject = registry_of(ctx), _name(ctx)
+async def version_of(ctx: Context) -> SubjectVersion:
+    registry, subject = registry_of(ctx), name_of(ctx)
 
     async def load() -> SubjectVersion:
         versions = await registry.versions(subject)
@@ -205,7 +208,7 @@ async def _version(ctx: Context) -> SubjectVersion:
     return await asked(load())
 
 
-def _name(ctx: Context) -> str:
+def name_of(ctx: Context) -> str:
     name = ctx.query.get("name")
     if not name:
         raise Refused("the address names no subject: ?name=…")
@@ -213,7 +216,7 @@ def _name(ctx: Context) -> str:
 
 
 async def show_subject(ctx: Context) -> Response:
-    found = await _version(ctx)
+    found = await version_of(ctx)
     name = visible_text(found.subject)
     about = facts(
         (
@@ -224,9 +227,12 @@ async def show_subject(ctx: Context) -> Response:
             ("Referenced by", _uses(found.referenced_by)),
         )
     )
+    change = None
+    if ctx.may_edit("schemas"):
+        change = a("Change", href=f"{EDIT}?{urlencode({'name': found.subject})}", class_="button")
     return ctx.page(
         f"Schema {name}",
-        heading(name, above=crumbs((("Schemas", "/schemas"),))),
+        heading(name, change, above=crumbs((("Schemas", "/schemas"),))),
         card(None, about, _choosing(found)),
         card("Schema", await _text(found.schema, found.type)),
         _references(found.references),
@@ -306,7 +312,7 @@ async def show_id(ctx: Context) -> Response:
 
 
 async def _difference(ctx: Context) -> tuple[Schema, Schema, list[Line]]:
-    registry, subject = registry_of(ctx), _name(ctx)
+    registry, subject = registry_of(ctx), name_of(ctx)
     before, after = (ctx.query_number(each, 0, at_least=1, at_most=2**31 - 1) for each in ("before", "after"))
     one, other = await asked(
         asyncio.gather(registry.schema(subject, before), registry.schema(subject, after))
@@ -319,7 +325,7 @@ async def _difference(ctx: Context) -> tuple[Schema, Schema, list[Line]]:
 
 
 async def show_difference(ctx: Context) -> Response:
-    name = _name(ctx)
+    name = name_of(ctx)
     one, other, lines = await _difference(ctx)
     shown = visible_text(name)
     rows = [
@@ -354,7 +360,7 @@ async def answer_subjects(ctx: Context) -> Page[SubjectRow]:
 
 
 async def answer_subject(ctx: Context) -> SubjectVersion:
-    return await _version(ctx)
+    return await version_of(ctx)
 
 
 async def answer_id(ctx: Context) -> SchemaOfId:
@@ -365,7 +371,7 @@ async def answer_id(ctx: Context) -> SchemaOfId:
 async def answer_difference(ctx: Context) -> VersionDifference:
     one, other, lines = await _difference(ctx)
     pairs = tuple((each.change, each.text) for each in lines)
-    return VersionDifference(_name(ctx), one.version, other.version, pairs)
+    return VersionDifference(name_of(ctx), one.version, other.version, pairs)
 
 
 _NAME = Parameter("name", "string", "The subject.")

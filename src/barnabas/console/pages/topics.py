@@ -52,7 +52,7 @@ async def show(ctx: Context) -> Response:
     query = query_of(ctx)
     page = await ctx.view.topics(query)
     if ctx.request.headers.get("hx-request") == "true":
-        return ctx.fragment(_list(query, page))
+        return ctx.fragment(_list(ctx, query, page))
     search = form(
         div(
             input_(
@@ -81,11 +81,11 @@ async def show(ctx: Context) -> Response:
     return ctx.page(
         "Topics",
         heading("Topics", new),
-        card(None, search, div(_list(query, page), id="topics", aria_live="polite")),
+        card(None, search, div(_list(ctx, query, page), id="topics", aria_live="polite")),
     )
 
 
-def _list(query: TopicQuery, page: Page[TopicRow]) -> Content:
+def _list(ctx: Context, query: TopicQuery, page: Page[TopicRow]) -> Content:
     kept = (
         {"search": query.search, "internal": "true"} if query.include_internal else {"search": query.search}
     )
@@ -93,9 +93,12 @@ def _list(query: TopicQuery, page: Page[TopicRow]) -> Content:
     if not page.total:
         if query.search:
             return empty(p("No topic has ", code(query.search), " in its name."))
-        return empty(
-            p("There are no topics yet."), p("Create one, or produce to a name that does not exist.")
-        )
+        if ctx.acts_for_visitor:
+            return empty(
+                p("There are no topics that you may see."), p("A right to describe a topic shows it.")
+            )
+        new = a("New topic", href=NEW, class_="button") if ctx.may_change else None
+        return empty(p("There are no topics yet. A producer makes one by its first record."), new)
     return (
         data_table(
             "Topics",

@@ -33,7 +33,12 @@ async def show(ctx: Context) -> Response:
     table = (
         data_table("Transactions", _COLUMNS, rows)
         if rows
-        else empty(p("No producer has a transactional id."))
+        else empty(
+            p(
+                "No producer has a transactional id. One that sets transactional.id is shown here,"
+                " with the age of its open transaction."
+            )
+        )
     )
     return ctx.page(
         "Transactions",

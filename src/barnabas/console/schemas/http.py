@@ -1,4 +1,4 @@
-"""GET of JSON over HTTP/1.1, with one deadline for all of it.
+"""JSON over HTTP/1.1, with one deadline for all of it.
 
 The caller is a page that a person waits for. So the deadline covers the connection, the TLS handshake and
 the last byte; a server that sends one byte a second does not stretch it. The body is bounded. A redirection
@@ -20,6 +20,7 @@ import h11
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 READ_BYTES: Final = 64 * 1024
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 OK: Final = 200
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -58,13 +59,21 @@ class Address(NamedTuple):
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-async def get_json(
-    address: Address, path: str, deadline_s: float, *, tls: ssl.SSLContext | None, accept: str
+async def ask_json(
+    address: Address,
+    path: str,
+    deadline_s: float,
+    *,
+    tls: ssl.SSLContext | None,
+    accept: str,
+    method: str = "GET",
+    given: object = None,
 ) -> tuple[int, Any]:
-    """Status and JSON of an answer. `path` is escaped already."""
+    """Status and JSON of an answer. `path` is escaped already; `given` is what the request says."""
+    said = b"" if given is None else json.dumps(given).encode()
     try:
         async with asyncio.timeout(deadline_s):
-            status, body = await _get(address, path, tls, accept)
+            status, body = await _ask(address, method, path, tls, accept, said)
     except TimeoutError:
         raise NoAnswer(f"it gave no answer within {deadline_s:g} seconds") from None
     except ssl.SSLError as error:
@@ -79,11 +88,17 @@ async def get_json(
         raise NoAnswer(f"its answer ({status}) is not JSON") from None
 
 
-async def _get(address: Address, path: str, tls: ssl.SSLContext | None, accept: str) -> tuple[int, bytes]:
+async def _ask(
+    address: Address, method: str, path: str, tls: ssl.SSLContext | None, accept: str, said: bytes
+) -> tuple[int, bytes]:
     connection = h11.Connection(h11.CLIENT)
     async with _opened(address, tls) as (reader, writer):
-        request = h11.Request(method="GET", target=address.path + path, headers=_headers(address, accept))
-        writer.write(connection.send(request) + connection.send(h11.EndOfMessage()))
+        headers = _headers(address, accept)
+        if said:
+            headers += [("content-type", CONTENT_TYPE), ("content-length", str(len(said)))]
+        request = h11.Request(method=method, target=address.path + path, headers=headers)
+        parts = [connection.send(request), connection.send(h11.Data(said)) if said else b""]
+        writer.write(b"".join(filter(None, [*parts, connection.send(h11.EndOfMessage())])))
         await writer.drain()
         status, body = 0, bytearray()
         while True:

@@ -1,4 +1,4 @@
-"""Client of a schema registry, by Confluent's REST interface. It only reads.
+"""Client of a schema registry, by Confluent's REST interface.
 
 A registry that hangs holds no page: each question has a deadline, and after one that got no answer no other
 is asked for a while. Answers are kept: the schema of an id forever, lists for a few seconds. Users who look
@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 from barnabas.client.security.tls_context import TlsSettings, tls_context
 from barnabas.console.formats.bounds import SCHEMA_CHARACTERS_MAX
-from barnabas.console.schemas.http import OK, Address, NoAnswer, get_json
+from barnabas.console.schemas.http import OK, Address, NoAnswer, ask_json
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
 from barnabas.security.identity.secret_references import UnresolvedSecret, resolve
@@ -195,6 +195,53 @@ class Registry:
             waiting += [(each, None) for each in reversed(loaded.references)]
         return list(found.values())
 
+    # --- changes ---
+
+    async def register(self, subject: str, kind: str, text: str, references: Sequence[Reference]) -> int:
+        """Id of the schema, which is a version of the subject afterwards."""
+        path = f"/subjects/{_quoted(subject)}/versions"
+        found = await self._change("POST", path, _written(kind, text, references))
+        return int(found["id"])
+
+    async def misfits(
+        self, subject: str, kind: str, text: str, references: Sequence[Reference]
+    ) -> list[str] | None:
+        """Why the schema does not fit the newest version; None if it fits, or if there is none."""
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions/latest?verbose=true"
+        try:
+            found = await self._change("POST", path, _written(kind, text, references))
+        except RegistryError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+        return None if found["is_compatible"] else [str(each) for each in found.get("messages") or ()]
+
+    async def set_compatibility(self, subject: str, level: str) -> None:
+        await self._change("PUT", f"/config/{_quoted(subject)}", {"compatibility": level})
+
+    async def delete(self, subject: str, version: int | None) -> None:
+        """Delete a version, or the subject with all of them. The registry keeps their ids."""
+        rest = "" if version is None else f"/versions/{version}"
+        await self._change("DELETE", f"/subjects/{_quoted(subject)}{rest}", None)
+
+    async def _change(self, method: str, path: str, given: object) -> Any:
+        try:
+            status, body = await ask_json(
+                self._address, path, DEADLINE_S, tls=self._tls, accept=ACCEPT, method=method, given=given
+            )
+        except NoAnswer as error:
+            raise RegistryError(f"the schema registry at {self.shown_url}: {error}", 503) from None
+        finally:
+            self._forget_lists()
+        if status != OK:
+            raise RegistryError(_refusal(status, body), status if 400 <= status < 500 else 502)
+        return body
+
+    def _forget_lists(self) -> None:
+        """Ask again for what may have changed: everything but the schemas of ids."""
+        for path in [path for path, (until_ms, _, _) in self._answers.items() if until_ms is not None]:
+            self._characters -= self._answers.pop(path)[2]
+
     # --- asking ---
 
     async def _ask(self, path: str, read: Callable[[Any], T], *, kept_ms: float | None = LISTS_KEPT_MS) -> T:
@@ -226,7 +273,7 @@ class Registry:
             if now_ms < self._away[0]:
                 raise RegistryError(self._away[1], 503)
             try:
-                status, body = await get_json(self._address, path, DEADLINE_S, tls=self._tls, accept=ACCEPT)
+                status, body = await ask_json(self._address, path, DEADLINE_S, tls=self._tls, accept=ACCEPT)
             except NoAnswer as error:
                 told = f"the schema registry at {self.shown_url}: {error}"
                 self._away = (self._clock.monotonic_ms() + AWAY_MS, told)
@@ -249,6 +296,17 @@ class Registry:
         self._answers[path] = (until_ms, found, characters)
         while len(self._answers) > ANSWERS_MAX or self._characters > ANSWER_CHARACTERS_MAX:
             self._characters -= self._answers.popitem(last=False)[1][2]
+
+
+def _written(kind: str, text: str, references: Sequence[Reference]) -> dict[str, Any]:
+    found: dict[str, Any] = {"schema": text}
+    if kind != "AVRO":
+        found["schemaType"] = kind
+    if references:
+        found["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version} for each in references
+        ]
+    return found
 
 
 def _quoted(name: str) -> str:

@@ -25,7 +25,7 @@ from barnabas.console.html.elements import Content, a, button, p
 from barnabas.console.view.interface import NotOffered
 from barnabas.console.web.api import as_json, encoded
 from barnabas.console.web.assets import by_path
-from barnabas.console.web.connections import reason_of
+from barnabas.console.web.connections import FORBIDDEN, reason_of
 from barnabas.console.web.console import Console
 from barnabas.console.web.context import FAILURES, Context, Refused
 from barnabas.console.web.layout import heading
@@ -33,14 +33,10 @@ from barnabas.console.web.proofs import NotProven, proof_of
 from barnabas.console.web.section import Answer, Handler, Section
 from barnabas.console.web.sessions import Session, cookie_name
 from barnabas.core.errors import (
-    ClusterAuthorizationFailed,
-    GroupAuthorizationFailed,
     GroupIdNotFound,
     KafkaError,
     ResourceNotFound,
     SaslAuthenticationFailed,
-    TopicAuthorizationFailed,
-    TransactionalIdAuthorizationFailed,
     TransactionalIdNotFound,
     UnknownTopicOrPartition,
 )
@@ -62,12 +58,6 @@ HEADERS: Final = {
 }
 FOREVER: Final = "public, max-age=31536000, immutable"
 _NOT_FOUND = (UnknownTopicOrPartition, GroupIdNotFound, TransactionalIdNotFound, ResourceNotFound)
-_FORBIDDEN = (
-    TopicAuthorizationFailed,
-    GroupAuthorizationFailed,
-    ClusterAuthorizationFailed,
-    TransactionalIdAuthorizationFailed,
-)
 
 
 def application(console: Console, sections: Sequence[Section]) -> Starlette:
@@ -241,7 +231,7 @@ def status_of(error: Exception) -> int:
         return 501
     if isinstance(error, _NOT_FOUND):
         return 404
-    if isinstance(error, _FORBIDDEN):
+    if isinstance(error, FORBIDDEN):
         return 403
     if isinstance(error, ClusterUnreachable) or (isinstance(error, KafkaError) and error.retriable):
         return 503

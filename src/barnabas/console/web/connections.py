@@ -17,7 +17,15 @@ from barnabas.console.view.interface import ClusterView
 from barnabas.console.web.bearer import NoToken, read_bearer
 from barnabas.console.web.delegation import Delegation
 from barnabas.core.clock import Clock
-from barnabas.core.errors import InvalidConfig, KafkaError, SaslAuthenticationFailed
+from barnabas.core.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    InvalidConfig,
+    KafkaError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
 from barnabas.security.identity.principal import ANONYMOUS
 from barnabas.security.sasl.jaas import JaasEntry
 
@@ -40,6 +48,14 @@ _IDENTITIES: Final = (JAAS, _TOKEN_URL, "ssl.keystore.", "ssl.certificate.", "ss
 SIGN_IN_PAUSE_S: Final = 0.5
 SIGN_INS_MAX: Final = 4
 """Passwords that are checked at the same time; each takes a connection to a broker."""
+
+
+FORBIDDEN: Final = (
+    TopicAuthorizationFailed,
+    GroupAuthorizationFailed,
+    ClusterAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
 
 
 class OpenClusterView(Protocol):
@@ -251,4 +267,8 @@ def has_own_identity(properties: Mapping[str, Any]) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    return error.message if isinstance(error, KafkaError) else str(error)
+    if not isinstance(error, KafkaError):
+        return str(error)
+    if isinstance(error, FORBIDDEN) and "authorized" not in error.message:
+        return f"not authorized: {error.message}"
+    return error.message

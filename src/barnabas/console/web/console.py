@@ -51,6 +51,8 @@ class ConsoleSettings:
     is_tls: bool = False
     mcp_tools: frozenset[str] = frozenset()
     """Tools that agents may use; without any there is no endpoint for them."""
+    edited: frozenset[str] = frozenset()
+    """What visitors may change by the console's own access: schemas, pipelines."""
     messages: Mapping[TopicPart, Message] = field(default_factory=dict)
     """Messages of Protobuf by topic."""
 

@@ -112,6 +112,11 @@ class Context:
         return found
 
     @property
+    def acts_for_visitor(self) -> bool:
+        """Whether the visitor signed in, and sees what that user may see."""
+        return self.session.connection is not None
+
+    @property
     def may_enter(self) -> bool:
         """Whether the session has a connection: its user's own, or the shared one that it was admitted to."""
         connection = self.session.connection
@@ -148,6 +153,17 @@ class Context:
     @property
     def may_change(self) -> bool:
         return not self.console.settings.is_read_only
+
+    def may_edit(self, what: str) -> bool:
+        """Whether visitors may change schemas or pipelines, which is done by the console's own access."""
+        return self.may_change and what in self.console.settings.edited
+
+    async def edit_form(self, what: str) -> Form:
+        """Fields of a form that changes schemas or pipelines."""
+        form = await self.form()
+        if what not in self.console.settings.edited:
+            raise Refused(f"this console changes no {what}: start it with --edit {what}", 403)
+        return form
 
     # --- changes ---
 
@@ -187,7 +203,7 @@ class Context:
         user = self.connection.shown_user
         try:
             result = await work
-        except (KafkaError, SomeFailed, ClusterUnreachable, ValueError) as error:
+        except (KafkaError, SomeFailed, ClusterUnreachable, Refused, ValueError) as error:
             note_change(user, self.host, operation, resource, reason_of(error))
             raise
         note_change(user, self.host, operation, resource, None)

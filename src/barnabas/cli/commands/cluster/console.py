@@ -88,6 +88,14 @@ NICENESS_BESIDE_A_BROKER = 10
     metavar="TOOLS",
     help="Tools for agents at /mcp (Model Context Protocol): `all`, or names separated by commas. They read.",
 )
+@click.option(
+    "--edit",
+    "edited",
+    multiple=True,
+    type=click.Choice(["schemas", "pipelines"]),
+    help="Let visitors change schemas, or make, configure and delete pipelines, by the console's own access."
+    " May be repeated.",
+)
 @click.option("--beside-broker", is_flag=True, hidden=True, help="Log as a child of a broker.")
 def console(
     bootstrap: str | None,
@@ -100,6 +108,7 @@ def console(
     proto_messages: tuple[str, ...],
     broker_directories: tuple[Path, ...],
     mcp_text: str | None,
+    edited: tuple[str, ...],
     beside_broker: bool,
 ) -> None:
     """Serve a web page that shows a cluster and changes it.
@@ -136,6 +145,7 @@ def console(
             proto_messages=proto_messages,
             broker_directories=broker_directories,
             mcp_tools=_mcp_tools(mcp_text),
+            edited=edited,
         )
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--bootstrap") from None

@@ -26,19 +26,25 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirection())
 
 
-async def ask(ctx: Context, method: str, path: str) -> Any:
-    """Ask the pipeline service. Refused says what it answered."""
+async def ask(ctx: Context, method: str, path: str, given: object = None) -> Any:
+    """Ask the pipeline service; `given` is what the request says. Refused says what it answered."""
     url = ctx.console.settings.pipelines_url
     if url is None:
         raise Refused("this console knows no pipeline service: start it with --pipelines URL", 404)
-    return await asyncio.to_thread(_ask, url, method, path)
+    return await asyncio.to_thread(_ask, url, method, path, given)
 
 
-def _ask(url: str, method: str, path: str) -> Any:
+def _ask(url: str, method: str, path: str, given: object) -> Any:
     base = (url if url.startswith(("http://", "https://")) else f"http://{url}").rstrip("/")
     token = token_for(base)
     headers = {"accept": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
-    request = urllib.request.Request(base + path, method=method, headers=headers)  # noqa: S310 - the operator's
+    data = None
+    if given is not None:
+        data = json.dumps(given).encode()
+        headers["content-type"] = "application/json"
+    request = urllib.request.Request(  # noqa: S310 - the operator's
+        base + path, data, headers, method=method
+    )
     try:
         with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
             body = answer.read(ANSWER_BYTES_MAX)

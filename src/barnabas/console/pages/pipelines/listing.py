@@ -10,6 +10,7 @@ from barnabas.console.html.components import Column, card, data_table, empty
 from barnabas.console.html.elements import Content, a, code, p
 from barnabas.console.html.figures import known, number, rate
 from barnabas.console.pages.pipelines.asking import ask
+from barnabas.console.pages.pipelines.editing import NEW
 from barnabas.console.pages.pipelines.status import Status, page_path
 from barnabas.console.web.context import Context
 from barnabas.console.web.layout import heading
@@ -35,7 +36,8 @@ async def show(ctx: Context) -> Response:
         p("There are no pipelines."), p("Submit one with ", code("barnabas pipeline start FILE"), ".")
     )
     table = data_table("Pipelines", _COLUMNS, rows) if rows else nothing
-    return ctx.page("Pipelines", heading("Pipelines"), card(None, table))
+    new = a("New pipeline", href=NEW, class_="button primary") if ctx.may_edit("pipelines") else None
+    return ctx.page("Pipelines", heading("Pipelines", new), card(None, table))
 
 
 async def answer(ctx: Context) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from barnabas.console.html.components import Column, card, crumbs, data_table, facts, folded, note
+from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, folded, note
 from barnabas.console.html.elements import Content, Element, a, button, code, div, element, pre, render, span
 from barnabas.console.html.figures import DASH, duration, known, moment, number, rate
 from barnabas.console.pages.pipelines.asking import ask, path_of
+from barnabas.console.pages.pipelines.configuration import is_secret
 from barnabas.console.pages.pipelines.dead_letters import PREFIX, Letters, letters_table, newest_letters
+from barnabas.console.pages.pipelines.editing import editing_path
 from barnabas.console.pages.pipelines.graph import Graph, graph_chart, graph_table
 from barnabas.console.pages.pipelines.status import STEPS, Status, page_path
 from barnabas.console.web.context import FAILURES, Context, Refused
@@ -60,6 +62,9 @@ async def show(ctx: Context) -> Response:
     if graph is not None and graph.letters_topic is not None:
         letters = await _letters(ctx, name, graph)
     live = div(id="pipeline-live", class_="hidden", attributes={"hx-sse:connect": _live_path(name)})
+    edit = None
+    if ctx.may_edit("pipelines"):
+        edit = a("Configure", href=editing_path(name), class_="button small")
     actions = (span("live", class_="live"), div(_actions(ctx, status), id="pipeline-actions"))
     return ctx.page(
         f"Pipeline {name}",
@@ -68,7 +73,7 @@ async def show(ctx: Context) -> Response:
         div(_figures(status, graph), id="pipeline", class_="stack"),
         letters,
         card("Stages", graph_table(graph)) if graph is not None else None,
-        card("Spec", _spec(config)),
+        card("Spec", _spec(config), actions=edit),
     )
 
 
@@ -179,7 +184,9 @@ async def _letters(ctx: Context, name: str, graph: Graph) -> Element:
 def _spec(config: Mapping[str, str]) -> Content:
     text = config.get("pipeline.spec")
     rest = [
-        (code(key), _value(str(value))) for key, value in sorted(config.items()) if key != "pipeline.spec"
+        (code(key), badge("secret") if is_secret(key, value) else _value(str(value)))
+        for key, value in sorted(config.items())
+        if key != "pipeline.spec"
     ]
     spec = folded("The whole spec", pre(_pretty(text), tabindex="0")) if text else None
     table = data_table("Settings", (Column("Setting"), Column("Value")), rest) if rest else None

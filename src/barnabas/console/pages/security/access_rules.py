@@ -18,7 +18,7 @@ from barnabas.console.html.components import (
     folded,
     note,
 )
-from barnabas.console.html.elements import Content, Element, button, div, form, input_, p
+from barnabas.console.html.elements import Content, Element, button, code, div, form, input_, p
 from barnabas.console.html.figures import mono
 from barnabas.console.pages.security import ACCESS_RULES, security_page
 from barnabas.console.web.context import Context, Form, Refused
@@ -71,8 +71,14 @@ async def show(ctx: Context) -> Response:
         rules = await _rules(ctx)
     except SecurityDisabled:
         said = "The brokers have no authorizer, so every client may do everything."
-        hint = "Set authorizer.class.name, or start a secured cluster with barnabas start --secure."
-        return security_page(ctx, "Access rules", _LEAD, card(None, empty(p(said), p(hint))))
+        hint = (
+            "Set ",
+            code("authorizer.class.name"),
+            ", or start with ",
+            code("barnabas start --secure"),
+            ".",
+        )
+        return security_page(ctx, "Access rules", _LEAD, card(None, empty(p(said), p(*hint))))
     search = ctx.query.get("search", "").strip()
     searching = form(
         div(
