@@ -7,6 +7,7 @@ keep state record each call. Only calls that the table allows before a right may
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,12 +27,19 @@ from barnabas.protocol.schema.headers import encode_request
 from barnabas.requests.access import ACCESS, BEFORE_RIGHTS
 from barnabas.requests.dispatcher import Dispatcher
 from barnabas.requests.registry import Api
+from barnabas.requests.services import Services
 
 KEEPS_STATE = (
-    "acls", "configs", "controller", "fetch_sessions", "groups", "internal_topics", "markers",
-    "producer_ids", "replicas", "tokens", "topics", "add_partitions_to_txn_manager", "transactions", "znodes",
+    "acls", "address_of", "configs", "controller", "fetch_sessions", "groups", "internal_topics", "markers",
+    "producer_ids", "replicas", "telemetry", "tokens", "topics", "add_partitions_to_txn_manager",
+    "transactions", "znodes",
 )  # fmt: skip
 """Parts of a broker, as handlers know them."""
+KEEPS_NO_STATE = {
+    "apis", "authorizer", "broker_id", "clock", "cluster_id", "config", "features", "metadata",
+    "metadata_wait", "quotas",
+}  # fmt: skip
+"""Values, views, rights, and what the dispatcher itself charges. Waiting for metadata is watched too."""
 
 
 class Part:
@@ -120,6 +128,10 @@ async def test_rights_come_before_state(api: Api, number: int, monkeypatch: pyte
     for version in api.versions:
         early = await touched(api, version)
         assert early <= BEFORE_RIGHTS.get(api.key, frozenset()), version
+
+
+def test_every_part_of_a_broker_is_watched() -> None:
+    assert {each.name for each in fields(Services)} == {*KEEPS_STATE, *KEEPS_NO_STATE}
 
 
 def test_the_table_excuses_only_apis_that_ask_for_a_right() -> None:

@@ -233,6 +233,10 @@ TELEMETRY_CLIENTS_PER_CONNECTION_MAX: Final = 16
 TELEMETRY_SERIES_PER_CLIENT_MAX: Final = 2_000
 """Metrics that are kept for one client; the rest of its push is counted, not kept."""
 
+TELEMETRY_FIELDS_PER_PUSH_MAX: Final = 200_000
+"""Fields of a push that are read: 2,000 metrics with 16 attributes each. A hundred bytes inflate to half a
+million fields."""
+
 TELEMETRY_PER_CONNECTION_BYTES_MAX: Final = 2 * 1024 * 1024
 TELEMETRY_PER_PRINCIPAL_BYTES_MAX: Final = 32 * 1024 * 1024
 TELEMETRY_BYTES_MAX: Final = 128 * 1024 * 1024

@@ -34,6 +34,7 @@ from barnabas.core.ids import ZERO_UUID, Randomness, Uuid
 from barnabas.core.limits import (
     TELEMETRY_BYTES_MAX,
     TELEMETRY_CLIENTS_PER_CONNECTION_MAX,
+    TELEMETRY_FIELDS_PER_PUSH_MAX,
     TELEMETRY_PER_CONNECTION_BYTES_MAX,
     TELEMETRY_PER_PRINCIPAL_BYTES_MAX,
     TELEMETRY_SERIES_PER_CLIENT_MAX,
@@ -287,7 +288,10 @@ class ClientInstances:
         data = _inflated(push, bytes_max)
         yield
         taken: list[Point] = []
-        for point in data_points(memoryview(data)):
+        for number, point in enumerate(data_points(memoryview(data))):
+            if number == TELEMETRY_FIELDS_PER_PUSH_MAX:
+                self._dropped.value += 1
+                break
             if point is not None and len(taken) < TELEMETRY_SERIES_PER_CLIENT_MAX:
                 taken.append(point)
             elif point is not None:

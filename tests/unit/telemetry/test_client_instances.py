@@ -24,6 +24,7 @@ from barnabas.core.limits import TELEMETRY_CLIENTS_PER_CONNECTION_MAX, TELEMETRY
 from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.core.steps import run_to_end
 from barnabas.records.compression import CODECS, compress
+from barnabas.telemetry import client_instances
 from barnabas.telemetry.client_instances import ClientInstance, ClientInstances, Push, Reporter
 from barnabas.telemetry.subscriptions import Subscriptions
 from tests.support.manual_time import ManualClock
@@ -240,6 +241,16 @@ def test_the_series_of_a_client_are_bounded(broker: Broker) -> None:
     assert len(instance.series) == TELEMETRY_SERIES_PER_CLIENT_MAX
     assert values(instance)["m0"] == 2.0
     assert f"barnabas_client_metrics_dropped_total {extra + 1}\n" in broker.page()
+
+
+def test_the_fields_of_a_push_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred compressed bytes are half a million fields."""
+    monkeypatch.setattr(client_instances, "TELEMETRY_FIELDS_PER_PUSH_MAX", 100)
+    instance = broker.ask()
+    unknown = b"\x0a\x00" * 100
+    broker.push(instance, gauge("before", 1.0), unknown, gauge("behind", 2.0), codec=4)
+    assert values(instance) == {"before": 1.0}
+    assert "barnabas_client_metrics_dropped_total 1\n" in broker.page()
 
 
 def test_the_clients_of_a_connection_are_bounded(broker: Broker) -> None:
