@@ -12,8 +12,6 @@ from barnabas.console.pages import (
     overview,
     protobuf,
     record,
-    schema_changes,
-    schemas,
     statistics,
     topic,
     topics,
@@ -21,6 +19,7 @@ from barnabas.console.pages import (
 )
 from barnabas.console.pages.partition import log_picture
 from barnabas.console.pages.pipelines import editing, listing, pipeline
+from barnabas.console.pages.schemas import changes, subjects
 from barnabas.console.pages.security import access_rules, quotas, tokens, users
 
 SECTIONS = (
@@ -36,8 +35,8 @@ SECTIONS = (
     group.SECTION,
     transactions.SECTION,
     clients.SECTION,
-    schemas.SECTION,
-    schema_changes.SECTION,
+    subjects.SECTION,
+    changes.SECTION,
     listing.SECTION,
     editing.SECTION,
     pipeline.SECTION,

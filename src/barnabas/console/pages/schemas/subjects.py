@@ -1,7 +1,7 @@
 """Schemas of a registry: subjects, versions, compatibility, references, texts and their differences.
 
 The console asks with its own login to the registry, so every visitor who may enter sees the same schemas.
-Changes are in `schema_changes`.
+Changes are in `changes`.
 """
 
 from __future__ import annotations

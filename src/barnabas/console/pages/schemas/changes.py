@@ -14,7 +14,7 @@ from starlette.responses import Response
 from barnabas.console.formats.bounds import SCHEMA_CHARACTERS_MAX
 from barnabas.console.html.components import card, choice, crumbs, field, folded, note, text_field
 from barnabas.console.html.elements import Content, Element, a, button, div, input_, p
-from barnabas.console.pages.schemas import EDIT, NEW, asked, registry_of, subject_path, version_of
+from barnabas.console.pages.schemas.subjects import EDIT, NEW, asked, registry_of, subject_path, version_of
 from barnabas.console.records.decoding import visible_text
 from barnabas.console.schemas.registry import Reference
 from barnabas.console.web.context import Context, Form, Refused

@@ -1,0 +1,1 @@
+"""Pages of the schemas of a registry."""
