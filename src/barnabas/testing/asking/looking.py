@@ -12,6 +12,7 @@ from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.asking import inspection, interventions
 from barnabas.testing.asking.inspection import StoredRecord
+from barnabas.testing.asking.names import check_group_state
 
 T = TypeVar("T")
 
@@ -52,6 +53,8 @@ class Looking(ABC):
         self, *, group: str, state: str | None = None, members: int | None = None, timeout_s: float = WAIT_S
     ) -> GroupDescription:
         """Wait until a group has this state ("Stable", "Empty", …) and number of members."""
+        if state is not None:
+            check_group_state(state)
         return self._ask(
             lambda cluster: inspection.await_group(
                 cluster, group, state=state, members=members, timeout_s=timeout_s

@@ -9,6 +9,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.schema.headers import read_request_header
+from barnabas.testing.asking.names import api_named
 
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 KEPT_REQUESTS_MAX: Final = 10_000
@@ -44,6 +45,8 @@ class RequestLog:
 
     def seen(self, api: str | None = None, client_id: str | None = None) -> list[SeenRequest]:
         """Requests in the order of their arrival, malformed ones left out."""
+        if api is not None:
+            api_named(api)
         found = [_decoded(frame) for frame in tuple(self._frames)]
         return [
             each

@@ -18,17 +18,18 @@ a cluster apply at each of its brokers, after the broker's own, and count the re
 from __future__ import annotations
 
 import asyncio
-import difflib
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 from barnabas.core.errors import KafkaError
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.testing.asking.names import api_named, error_named
 from barnabas.testing.faults.actions import Action, check_action
+from barnabas.testing.faults.reach import check_reach
 from barnabas.testing.faults.selection import Selection
 
 __all__ = ["FaultRule", "Faults"]
@@ -225,7 +226,7 @@ class Faults:
         Raises ValueError for a rule that could never have an effect.
         """
         effect = Effect(
-            error=None if error is None else _error_named(error),
+            error=None if error is None else error_named(error),
             is_applied=applied,
             drop=drop,
             action=action,
@@ -237,27 +238,27 @@ class Faults:
         _check(effect, observe=observe)
         if action is not None:
             check_action(action, in_cluster=self.in_cluster)
-        if not 0 < probability <= 1:
-            raise ValueError(f"probability={probability}: write a number above 0 and up to 1")
-        for name, text in (
-            ("topic", topic), ("group", group), ("transactional_id", transactional_id),
-            ("resource", resource), ("client_id", client_id),
-        ):  # fmt: skip
-            if text is not None and not isinstance(text, str):
-                raise ValueError(f"{name}={text!r} matches no request: it is no text")
         partitions = None if partition is None else _numbers(partition)
-        for name, number in (*(("partition", each) for each in partitions or ()), ("version", version)):
-            if number is not None and number < 0:
-                raise ValueError(f"{name}={number} matches no request: it is negative")
-        if (times is not None and times < 1) or after < 0:
-            raise ValueError(
-                f"times={times}, after={after}: a rule hits once or more, after 0 or more matches"
-            )
+        _check_texts(
+            topic=topic, group=group, transactional_id=transactional_id, resource=resource,
+            client_id=client_id,
+        )  # fmt: skip
+        _check_functions(when=when, answer=answer, change=change)
+        for each in partitions or ():
+            _check_number("partition", each)
+        _check_number("version", version)
+        _check_counts(times, after)
+        if not _is_number(probability) or not 0 < probability <= 1:
+            raise ValueError(f"probability={probability!r}: write a number above 0 and up to 1")
+        named = None if api is None else api_named(api)
+        selection = Selection(topic, partitions, group, transactional_id, resource)
+        if named is not None:
+            check_reach(named, version, selection, action)
         rule = FaultRule(
             self,
             effect,
-            Selection(topic, partitions, group, transactional_id, resource),
-            api=None if api is None else _api_named(api),
+            selection,
+            api=named,
             version=version,
             client_id=client_id,
             when=when,
@@ -296,41 +297,61 @@ class Faults:
 
 def milliseconds(text: str | float) -> int:
     """A duration: "500ms", "45s", "10m", "2h", or a number of seconds."""
-    if isinstance(text, int | float):
+    if _is_number(text):
         if not 0 <= text <= DURATION_S_MAX:  # NaN is not within them either
             reason = "it is negative" if text < 0 else f"write up to {DURATION_S_MAX:.0f} seconds"
             raise ValueError(f"{text} is no duration: {reason}")
         return round(text * 1_000)
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is no duration: write it like 500ms, 45s, 10m or 2h")
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*", text)
     if found is None or found[2] not in _UNITS_MS:
         raise ValueError(f"{text!r} is no duration: write it like 500ms, 45s, 10m or 2h")
     return milliseconds(float(found[1]) * _UNITS_MS[found[2]] / 1_000)
 
 
+def _check_texts(**texts: object) -> None:
+    for name, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{name}={text!r} matches no request: it is no text")
+        if text == "" and name != "client_id":
+            raise ValueError(f"{name}='' matches no request: it is empty")
+
+
+def _check_functions(**functions: object) -> None:
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise ValueError(f"{name}={function!r}: write a function")
+
+
+def _check_number(name: str, number: object) -> None:
+    if number is None:
+        return
+    if not _is_whole(number):
+        raise ValueError(f"{name}={number!r} matches no request: write a whole number")
+    if number < 0:
+        raise ValueError(f"{name}={number} matches no request: it is negative")
+
+
+def _check_counts(times: object, after: object) -> None:
+    right_times = times is None or (_is_whole(times) and times >= 1)
+    if not right_times or not _is_whole(after) or after < 0:
+        raise ValueError(
+            f"times={times!r}, after={after!r}: a rule hits once or more, after 0 or more matches; write"
+            " whole numbers"
+        )
+
+
+def _is_whole(number: object) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def _is_number(number: object) -> TypeGuard[float]:
+    return isinstance(number, int | float) and not isinstance(number, bool)
+
+
 def _numbers(partition: int | Collection[int]) -> frozenset[int]:
-    numbers = frozenset([partition] if isinstance(partition, int) else partition)
+    numbers = frozenset(partition if isinstance(partition, Collection) else [partition])
     if not numbers:
         raise ValueError("partition=[] matches no request: name one, or leave it out")
     return numbers
-
-
-def _api_named(name: str) -> ApiKey:
-    known = {each.camel_name: each for each in ApiKey}
-    found = known.get(name)
-    if found is None:
-        raise ValueError(f"there is no API {name!r}{_hint(name, known)}")
-    return found
-
-
-def _error_named(name: str | int) -> type[KafkaError]:
-    known = {each.protocol_name(): each for each in KafkaError.by_code.values()}
-    found = KafkaError.by_code.get(name) if isinstance(name, int) else known.get(name)
-    if found is None:
-        hint = "" if isinstance(name, int) else _hint(name, known)
-        raise ValueError(f"there is no error {name!r}{hint}")
-    return found
-
-
-def _hint(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

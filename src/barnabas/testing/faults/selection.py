@@ -16,6 +16,7 @@ from copy import copy
 from typing import Any, Final, NamedTuple
 
 from barnabas.core.ids import TopicPartition, Uuid
+from barnabas.protocol.schema.declarations import MessageType
 from barnabas.protocol.schema.message import Message
 
 NameOf = Callable[[Uuid], str | None]
@@ -270,16 +271,46 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _topics_of(request: Message) -> str | None:
     """Name of the array of topics: structs that have a topic's name or id, or plain names."""
-    for field in type(request).__schema__.fields:
+    arrays = _arrays_of_topics(type(request))
+    return next((each for each in arrays if getattr(request, each)), None)
+
+
+def _arrays_of_topics(request: MessageType) -> list[str]:
+    found = []
+    for field in request.__schema__.fields:
         element = field.kind.element
         if element is None or not _is_of_topics(field.name):
             continue
         struct = element.message
-        names = () if struct is None else {each.name for each in struct.__schema__.fields}
-        names_topics = struct is None or any(each in names for each in (*_TOPIC_NAMES, "topic_id"))
-        if names_topics and getattr(request, field.name):
-            return field.name
-    return None
+        names = set(_TOPIC_NAMES) if struct is None else {each.name for each in struct.__schema__.fields}
+        if any(each in names for each in (*_TOPIC_NAMES, "topic_id")):
+            found.append(field.name)
+    return found
+
+
+def named_by(request: MessageType) -> frozenset[str]:
+    """What requests of a class name, in one version or another: `topic`, `partition`, `group`, …"""
+    fields = {each.name: each for each in request.__schema__.fields}
+    found: set[str] = set()
+    for array in _arrays_of_topics(request):
+        found.add("topic")
+        element = fields[array].kind.element
+        struct = None if element is None else element.message
+        if struct is not None and _array_of_partitions(struct) is not None:
+            found.add("partition")
+    groups = fields[_GROUPS].kind.element if _GROUPS in fields else None
+    if groups is not None and groups.message is not None:
+        found |= named_by(groups.message)
+    by_key = {"key", _COORDINATOR_KEYS}
+    if fields.keys() & {*_GROUP_NAMES, *_GROUP_ARRAYS, *by_key}:
+        found.add("group")
+    if fields.keys() & {*TRANSACTIONAL_IDS, "transactions", "transactional_ids", *by_key}:
+        found.add("transactional_id")
+    if _RESOURCES in fields:
+        found.add("resource")
+    if {"member_id", "group_id"} <= fields.keys():
+        found.add("member")
+    return frozenset(found)
 
 
 def _is_of_topics(field: str) -> bool:
@@ -287,9 +318,11 @@ def _is_of_topics(field: str) -> bool:
 
 
 def _partitions_of(topic: Any) -> str | None:
-    if not isinstance(topic, Message):
-        return None
-    for field in type(topic).__schema__.fields:
+    return _array_of_partitions(type(topic)) if isinstance(topic, Message) else None
+
+
+def _array_of_partitions(topic: MessageType) -> str | None:
+    for field in topic.__schema__.fields:
         if field.kind.element is not None and field.name.startswith("partition"):
             return field.name
     return None
