@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.pages import Shell, blocks
 
 from barnabas.client.admin.admin import Admin
 from barnabas.client.config.render_docs import rendered
@@ -30,6 +31,14 @@ async def test_an_example_runs_as_it_is_shown(address: str, number: int, tmp_pat
     if inspect.isawaitable(awaited):
         await awaited
     SHARED.stop()
+
+
+def test_a_query_of_the_terminal_prints_rows(address: str, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    (block,) = blocks("docs/CLIENT.md", "sh")
+    shell = Shell(tmp_path, address)
+    shell.run("printf 'a\\nb\\n' | barnabas produce readings")
+    assert "count" in shell.run(block.text)
 
 
 def test_the_tables_of_settings_are_those_of_the_rows() -> None:

@@ -1,9 +1,12 @@
-"""Blocks of README.md that no other test runs: kcat, the terminal's tools, a cluster inside a test."""
+"""Blocks of README.md that no other test runs: the first lines of a broker, also of the secured one in
+docs/SECURITY.md, kcat, the terminal's tools, a cluster inside a test.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +14,9 @@ import pytest
 
 from tests.support.broker import BarnabasBroker, running
 from tests.support.pages import Block, Shell, blocks
-from tests.support.waiting import PATIENCE_S
+from tests.support.ports import free_ports
+from tests.support.process import ServerProcess
+from tests.support.waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture
@@ -53,3 +58,39 @@ def test_a_test_kit_is_used_as_its_page_begins(shell: Shell) -> None:
     first = next(each for each in blocks("docs/TESTING.md", "python") if "def test_" not in each.text)
     (shell.directory / "kit.py").write_text(first.text)
     assert re.search(r"127\.0\.0\.1:\d+", shell.run("python kit.py"))
+
+
+def like(shown: str, home: Path) -> re.Pattern[str]:
+    """Pattern of the lines of a page: numbers differ, `~` is the reader's home, and `…` any text."""
+    lines = re.escape(shown.replace("~", str(home))).replace("…", ".*")
+    return re.compile(re.sub(r"\d+", r"\\d+", lines))
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "options"),
+    [
+        ("README.md", "PLAINTEXT", ["--console", "127.0.0.1:{console}"]),
+        ("docs/SECURITY.md", "SASL_SSL", ["--secure"]),
+    ],
+)
+def test_a_broker_begins_with_the_lines_that_are_shown(
+    page: str, first: str, options: list[str], tmp_path: Path
+) -> None:
+    if "--secure" in options:
+        pytest.importorskip("cryptography")
+    port = free_ports(2)
+    shown = next(each.text for each in blocks(page, "") if f"listeners {first}://" in each.text)
+    given = [each.format(console=port + 1) for each in options]
+    home = tmp_path / "h"  # without a digit
+    process = ServerProcess(
+        [sys.executable, "-m", "barnabas", "start", "--listener", f"{first}://127.0.0.1:{port}", *given],
+        is_ready=lambda line: line.startswith("barnabas ready"),
+        environment={**Shell(tmp_path).environment, "HOME": str(home), "XDG_DATA_HOME": ""},
+    )
+    try:
+        pattern = like(shown, home)
+        eventually(
+            lambda: re.search(pattern, process.output_text()) is not None, shown, report=process.output_text
+        )
+    finally:
+        process.stop()

@@ -82,6 +82,20 @@ def test_a_console_is_there_after_each_command_of_its_page(number: int, tmp_path
         _shows_a_page(shell, line, console)
 
 
+def test_a_console_with_schemas_or_pipelines_is_there(tmp_path: Path) -> None:
+    """The service of the pipelines, the first line of its block, has tests of its own."""
+    schemas, pipelines = (each.commands[-1] for each in blocks("docs/CONSOLE.md", "sh")[1:])
+    assert "--schema-registry https://registry.example:8081" in schemas
+    assert "--pipelines http://127.0.0.1:8083" in pipelines
+    shell = Shell(tmp_path)
+    with running(BarnabasBroker(tmp_path / "kafka")) as broker:
+        shell.environment["BARNABAS_BOOTSTRAP"] = broker.bootstrap
+        for line in (schemas, pipelines):
+            port = free_port()
+            line = line.replace("kafka.example:9092", broker.bootstrap)  # noqa: PLW2901
+            _shows_a_page(shell, f"{line} --listen 127.0.0.1:{port}", port)
+
+
 def _shows_a_page(shell: Shell, line: str, port: int) -> None:
     process = ServerProcess(
         shlex.split(line),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import socket
 import threading
 import time
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from rich.console import Console
 
 from barnabas.pipelines.state.progress import Progress
 from tests.support.broker import barnabas_broker
+from tests.support.pages import blocks
 from tests.support.spark import require_spark
 from tests.support.waiting import PATIENCE_S
 
@@ -64,6 +68,32 @@ def test_the_numbers_at_the_end_add_up(tmp_path: Path) -> None:
         )
         running[0].failure = "broken"
         assert not module.settle(stream, {}, running)
+
+
+def test_the_chart_is_the_one_that_the_readme_shows() -> None:
+    """The chart, drawn with the numbers of README.md."""
+    module = demo()
+    shown = next(each.text for each in blocks("README.md", "") if "clicks per page" in each.text)
+    stream = module.Clickstream("nowhere:1")
+    for page, clicks in re.findall(r"^ (/\w*) .* ([\d,]+)$", shown, re.MULTILINE):
+        stream.windows[(page, "10:00")] = number(clicks)
+    latest = {
+        name: Progress(name, int(batch), int(records), 1.0, int(ms), number(bad), 0, {})
+        for name, batch, records, ms, bad in re.findall(
+            r"^ ([\w-]+) +batch (\d+): (\d+) records in (\d+) ms, lag 0 +(\d+) bad$", shown, re.MULTILINE
+        )
+    }
+    ((produced, bad),) = re.findall(r"^ produced +([\d,]+) events, (\d+) of them bad$", shown, re.MULTILINE)
+    stream.produced, stream.bad = number(produced), number(bad)
+    (when,) = re.findall(r"\((.* left)\)", shown)
+    drawn = Console(width=module.TABLE_WIDTH, file=StringIO(), record=True)
+    drawn.print(module.chart(stream, latest, when))
+    lines = [line.rstrip() for line in drawn.export_text().splitlines()]
+    assert lines == [line.rstrip() for line in shown.splitlines()]
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def test_it_opens_on_the_console(tmp_path: Path) -> None:
