@@ -11,7 +11,7 @@ from barnabas.core.errors import InvalidConfig
 DEFAULT_PORT = 2181
 
 ZNODE_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\0]+)+", re.DOTALL)
-"""Names between slashes; `.` and `..` are no names."""
+"""Names between slashes; `.` and `..` are not names."""
 
 
 class ConnectString(NamedTuple):
@@ -26,7 +26,7 @@ class ConnectString(NamedTuple):
         addresses, slash, path = text.strip().partition("/")
         chroot = f"{slash}{path}".rstrip("/")
         if chroot and not ZNODE_PATH.fullmatch(chroot):
-            raise InvalidConfig(f"{chroot!r} in {text!r} is no path in ZooKeeper")
+            raise InvalidConfig(f"{chroot!r} in {text!r} is not a path in ZooKeeper")
         hosts = tuple(_with_port(address.strip(), text) for address in addresses.split(","))
         return cls(hosts, chroot)
 

@@ -56,7 +56,7 @@ class Uuid(bytes):
 
     @classmethod
     def generate(cls, randomness: Randomness) -> Uuid:
-        """A random (version 4) id. It is no reserved id, and does not start with '-', which command-line
+        """A random (version 4) id. It is not a reserved id, and does not start with '-', which command-line
         tools read as an option."""
         while True:
             raw = bytearray(randomness.randbytes(16))

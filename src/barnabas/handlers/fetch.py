@@ -116,7 +116,7 @@ def _fetch_authorized(
     may_keep = True
     if not is_free:
         yield from _look_up(fetches, rights, context)
-        # An unknown topic is no secret, but no session need keep it.
+        # An unknown topic is not a secret, but no session need keep it.
         may_keep = "" not in rights and all(rights.values())
     try:
         fetch_context, params = _begin(request, context, fetches, may_keep=may_keep)

@@ -183,7 +183,7 @@ def _asked_topics(
             name = topic.name or ""
             known = metadata.topic(name)
         if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            # Topic ids are no secret; the existence of a name is.
+            # Topic ids are not secret; the existence of a name is.
             answers[name] = MetadataResponseTopic(
                 error_code=TopicAuthorizationFailed.code,
                 name=name if topic.topic_id == ZERO_UUID else None,

@@ -275,7 +275,7 @@ def _refusal(request: ProduceRequest, context: RequestContext) -> KafkaError | N
     """Error of the whole request: transactional records need a transactional id that the producer may write.
 
     One batch without it fails the whole request. The batches decide, not the request's own field. A batch
-    that is cut short is no batch: the append refuses it.
+    that is cut short is not a batch: the append refuses it.
     """
     transactional_id = request.transactional_id
     if transactional_id is not None and context.allows(

@@ -136,5 +136,5 @@ def _end_as_a_last_resort(duration_ms: float) -> None:
     try:
         faulthandler.dump_traceback_later(duration_ms / 1_000, exit=True)
     except (ValueError, RuntimeError, AttributeError):
-        # Standard error is no file: another program runs the broker inside its own process.
-        logger.debug("standard error is no file: faulthandler cannot watch the shutdown")
+        # Standard error is not a file: another program runs the broker inside its own process.
+        logger.debug("standard error is not a file: faulthandler cannot watch the shutdown")

@@ -283,7 +283,7 @@ class RunningCluster(Looking):
     def _halt(self) -> list[int]:
         """Stop all brokers, then the store; returns those that ran."""
         running = [number for number, life in self._lives.items() if life.is_running]
-        for number in running:  # the last brokers cannot hand their partitions over, which is no warning here
+        for number in running:  # the last brokers cannot hand their partitions over: no warning
             self._lives[number].thread.mute()
         with ExitStack() as stack:
             if self._store.is_alive():

@@ -286,7 +286,7 @@ def _position_before(wanted: SegmentRange, descriptor: int) -> int:
         return 0
     entries = np.frombuffer(content[: len(content) // 8 * 8], _INDEX_ENTRY)
     offsets = entries["offset"].astype(np.int64)
-    # Kafka preallocates the files of open indexes. Zeros behind the last entry are no entries.
+    # Kafka preallocates the files of open indexes. Zeros behind the last entry are not entries.
     filled = 1 + int(offsets.argmax()) if len(offsets) else 0
     slot = int(np.searchsorted(offsets[:filled], wanted.start - wanted.base_offset, side="right")) - 1
     if slot < 0:

@@ -207,7 +207,7 @@ def test_a_stalled_disk_delays_a_synced_write_until_it_heals(broker: RunningBrok
         ({"api": "Prodcue", "drop": "after"}, "did you mean Produce"),
         ({"api": "Produce"}, "needs an effect"),
         ({"drop": "after", "error": 6}, "either error or drop"),
-        ({"delay": "5 parsecs"}, "is no duration"),
+        ({"delay": "5 parsecs"}, "is not a duration"),
         ({"delay": -1.0}, "negative"),
         ({"error": 6, "times": 0}, "hits once or more"),
         ({"error": 6, "probability": 0.0}, "above 0"),

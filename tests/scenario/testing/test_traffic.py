@@ -249,4 +249,4 @@ def test_a_file_that_is_no_recording_is_refused(lines: list[str], tmp_path: Path
     path.write_text("\n".join(lines))
     with pytest.raises(BadRecording) as refused:
         list(read_recording(path))
-    assert ("is no recording" in str(refused.value)) == (lines[0] not in ("", HEAD))
+    assert ("is not a recording" in str(refused.value)) == (lines[0] not in ("", HEAD))

@@ -79,7 +79,7 @@ def test_control_characters_show_as_their_pictures() -> None:
     ],
 )
 def test_a_link_leads_to_a_path_of_the_console(target: str) -> None:
-    with pytest.raises(ValueError, match="no path of the console"):
+    with pytest.raises(ValueError, match="not a path of the console"):
         render(a("x", href=target))
 
 

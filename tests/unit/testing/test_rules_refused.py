@@ -31,7 +31,7 @@ from barnabas.testing.faults.rules import Faults
         ({"times": 0}, "a rule hits once or more"),
         ({"after": "1"}, "write whole numbers"),
         ({"probability": "0.5"}, "write a number above 0"),
-        ({"delay": None}, "is no duration"),
+        ({"delay": None}, "is not a duration"),
         ({"when": 3}, "write a function"),
     ],
 )

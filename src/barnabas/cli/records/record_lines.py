@@ -6,7 +6,7 @@ JSON is the same in both directions:
      "headers": [{"key": "h", "value": "1"}]}
 
 Bytes that are UTF-8 appear as text. Other bytes appear in base64 under another name (`value_base64`), so that
-nothing is lost and the difference shows. As input, a value that is no string is written as JSON itself, and
+nothing is lost and the difference shows. As input, a value other than a string is written as JSON itself, and
 headers may also be an object. A format (`value_formats`) changes how keys or values appear. An unknown field
 is refused: a misspelt one would lose data without a word.
 """

@@ -85,7 +85,7 @@ def _from_hex(text: bytes) -> bytes:
 def _encoded(name: str, show: FromBytes, read: ToBytes) -> Format:
     def from_json(value: Any) -> bytes:
         if not isinstance(value, str):
-            raise ValueError(f"{value!r} is no text in {name}")
+            raise ValueError(f"{value!r} is not text in {name}")
         return read(value.encode())
 
     return Format(name, show, read, lambda data: show(data).decode(), from_json)

@@ -50,7 +50,7 @@ _MEANINGS = {
     DelegationTokenAuthorizationFailed.code: "this user may not see or change tokens of another owner",
     DelegationTokenExpired.code: "the token has expired",
     DelegationTokenNotFound.code: "there is no such token",
-    DelegationTokenOwnerMismatch.code: "the token has another owner, and this user is no renewer of it",
+    DelegationTokenOwnerMismatch.code: "the token has another owner, and this user may not renew it",
     DelegationTokenRequestNotAllowed.code: "a token needs a login by SASL or TLS, and not by another token",
     InvalidPrincipalType.code: "owners and renewers are users, such as User:alice",
 }

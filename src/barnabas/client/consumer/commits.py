@@ -85,7 +85,7 @@ class Commits:
         lost = NOTHING
         while offsets:
             epoch = self._epoch_of(member)
-            # The new epoch is no right to partitions that were given up since the first attempt.
+            # The new epoch gives no right to partitions that were given up since the first attempt.
             if member is not None:
                 lost |= (owned - member.owned) & offsets.keys()
             kept = {at: each for at, each in offsets.items() if at not in lost}

@@ -27,6 +27,6 @@ def time_ms(time: Time, now_ms: int) -> int:
         parsed = datetime.fromisoformat(time)
     except ValueError:
         raise ValueError(
-            f"{time!r} is no time: write a duration such as 10m or 2h30m, or an ISO 8601 time"
+            f"{time!r} is not a time: write a duration such as 10m or 2h30m, or an ISO 8601 time"
         ) from None
     return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1_000)

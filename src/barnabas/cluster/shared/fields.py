@@ -31,7 +31,7 @@ _STAT = struct.Struct(">10q")
 
 
 class MalformedMessage(Exception):
-    """The bytes are no message of this protocol."""
+    """The bytes are not a message of this protocol."""
 
 
 class Reader:

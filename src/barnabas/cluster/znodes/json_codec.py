@@ -25,8 +25,7 @@ class MalformedZnode(Exception):
 
 
 STUMBLES: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""Errors that decoding can raise: json gives up on deep nesting, and reads `Infinity`, which is no integer.
-"""
+"""Errors of decoding: json gives up on deep nesting, and reads `Infinity`, which overflows an int."""
 
 
 def to_json(value: dict[str, Any]) -> bytes:
@@ -56,7 +55,7 @@ def from_json(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError("not a JSON object")
     if rb"\u" in data:
-        # Half of a surrogate pair is no character, and no request could encode it.
+        # Half of a surrogate pair is not a character, and no request could encode it.
         _encode(value).encode()
     return value
 

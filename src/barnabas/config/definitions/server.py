@@ -44,7 +44,7 @@ REQUESTS: tuple[Key, ...] = (
     Key("queued.max.requests", INT, 500, at_least(1),
         doc=NO_EFFECT + "The requests in flight of each connection are bounded instead."),
     Key("queued.max.request.bytes", LONG, -1,
-        doc="The bytes of large requests that may be arriving at once, over all connections; -1 is no bound."
+        doc="The bytes of large requests that may arrive at once, over all connections; -1 sets no bound."
         " While they are used up, connections with a further large request are not read."),
     Key("request.timeout.ms", INT, 30 * SECOND_MS, at_least(1),
         doc="The longest that this broker waits for the answer of another broker."),

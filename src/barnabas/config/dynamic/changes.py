@@ -97,7 +97,9 @@ def _changed_list(keys: Definition, current: Mapping[str, str], change: Change) 
     key = keys.key(change.name)
     if key.type is not ConfigType.LIST:
         verb = "append" if change.operation is ConfigOperation.APPEND else "subtract"
-        raise InvalidConfig(f"config value {verb} is not allowed for config key {change.name}: it is no list")
+        raise InvalidConfig(
+            f"config value {verb} is not allowed for config key {change.name}: it is not a list"
+        )
     before = _words(current.get(change.name, key.render(key.default) or ""))
     given = _words(change.value or "")
     if change.operation is ConfigOperation.APPEND:

@@ -91,7 +91,7 @@ def _render_element(found: Element, nonce: str, put: Callable[[str], None]) -> N
             continue
         shown = str(value)
         if name in _PATHS and not _OWN_PATH.fullmatch(shown):
-            raise ValueError(f"{name}={shown!r} is no path of the console")
+            raise ValueError(f"{name}={shown!r} is not a path of the console")
         put(f' {name}="{_escaped(shown)}"')
     if is_live:
         put(f' hx-nonce="{_escaped(nonce)}"')

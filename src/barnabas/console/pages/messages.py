@@ -504,7 +504,7 @@ async def download(ctx: Context) -> Response:
 
 
 def _line(record: dict[str, object]) -> bytes:
-    """A line of JSON. Bytes of a header's name that are no text become escapes of JSON."""
+    """A line of JSON. Bytes of a header's name that are not text become escapes of JSON."""
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 

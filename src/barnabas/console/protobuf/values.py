@@ -45,7 +45,7 @@ _FIXED: Final = {
 
 
 def decode_message(data: bytes, message: Message) -> Any:
-    """UNDECODABLE if the bytes are no message, or more than the bounds allow."""
+    """UNDECODABLE if the bytes are not a message, or more than the bounds allow."""
     if len(data) > VALUE_BYTES_MAX:
         raise Undecodable("the value is too large to be decoded")
     return _Decoding().message(memoryview(data), message)

@@ -103,7 +103,7 @@ def _group_end(data: memoryview, at: int, number: int, budget: Budget) -> tuple[
 
 
 def protoscope(data: bytes) -> str:
-    """All fields as text. UNDECODABLE if the bytes are no message."""
+    """All fields as text. UNDECODABLE if the bytes are not a message."""
     if len(data) > VALUE_BYTES_MAX:
         raise Undecodable("the value is too large to be decoded")
     if not data:

@@ -337,7 +337,7 @@ def _name(word: str) -> _Get:
     if not steps and root in _FIELDS:
         return _FIELDS[root]
     raise InvalidExpression(
-        f"{word!r} is no name; names are key, value, header.NAME, offset, partition, timestamp, size"
+        f"{word!r} is not a name; names are key, value, header.NAME, offset, partition, timestamp, size"
     )
 
 
@@ -443,7 +443,7 @@ def _time_ms(text: str) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidExpression(f"{text!r} is no time; write it like 2026-11-18T09:00") from None
+        raise InvalidExpression(f"{text!r} is not a time; write it like 2026-11-18T09:00") from None
     return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 

@@ -124,7 +124,7 @@ def time_ms(text: str) -> int:
         at = datetime.fromisoformat(text)
         return max(round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1_000), 0)
     except (ValueError, OverflowError):
-        raise InvalidQuery(f"{text[:40]!r} is no time; write it like 2026-11-18T09:00, in UTC") from None
+        raise InvalidQuery(f"{text[:40]!r} is not a time; write it like 2026-11-18T09:00, in UTC") from None
 
 
 def _number(text: str, name: str) -> int:

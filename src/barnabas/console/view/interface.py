@@ -7,7 +7,7 @@ A view belongs to one signed-in user, and shows only what that user may describe
 transactional id without DESCRIBE is absent, as in the answers of the Kafka protocol. A question about one
 resource raises `KafkaError` (UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, ...).
 
-Changes are no part of it. They go through the Kafka protocol as the signed-in user.
+Changes are not part of it. They go through the Kafka protocol as the signed-in user.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def application(console: Console, sections: Sequence[Section]) -> Starlette:
 
 
 class _PathNumber(IntegerConvertor):
-    """`{offset:int}`. A longer number is no address: the requests of the client have no room for it."""
+    """`{offset:int}`. A longer number is not an address: the requests of the client have no room for it."""
 
     regex = "[0-9]{1,18}"
 

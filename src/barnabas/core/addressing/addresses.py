@@ -11,7 +11,7 @@ import ipaddress
 
 
 def canonical_address(text: str) -> str | None:
-    """None for text that is no address. An IPv4-mapped IPv6 address (`::ffff:127.0.0.1`) is the IPv4 address,
+    """None for text without an address. An IPv4-mapped IPv6 address (`::ffff:127.0.0.1`) is the IPv4 address,
     and `010.0.0.1` is decimal, as in Java."""
     try:
         if ":" not in text:

@@ -459,7 +459,7 @@ def _check_origin(head: RequestHead, *, is_local: bool) -> None:
     try:
         is_other_origin = origin is not None and urlsplit(origin.decode("latin-1").lower()).netloc != host
         is_other_host = is_local and bool(host) and not _is_own_name(host)
-    except ValueError:  # unbalanced brackets, or brackets around something that is no address
+    except ValueError:  # unbalanced brackets, or brackets around something that is not an address
         raise RequestRefused(HTTPStatus.BAD_REQUEST, "the Host or Origin header is malformed") from None
     if is_other_origin:
         raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of pages of another origin are refused")

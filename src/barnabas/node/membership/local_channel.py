@@ -44,7 +44,7 @@ class OwnBroker:
                 return update_metadata(request, self._services)
             case StopReplicaRequest():
                 return await stop_replicas(request, self._services)
-        raise AssertionError(f"{type(request).__name__} is no request of a controller")
+        raise AssertionError(f"{type(request).__name__} is not a request of a controller")
 
     def close(self) -> None:
         """A local channel holds no connection."""

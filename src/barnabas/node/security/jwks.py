@@ -35,7 +35,7 @@ def check_key_set_url(url: str) -> None:
     """INVALID_CONFIG unless the keys at this URL can be trusted."""
     try:
         is_trusted = _is_trusted(urlsplit(url))
-    except ValueError:  # brackets around a host that is no address
+    except ValueError:  # brackets around a host that is not an address
         is_trusted = False
     if is_trusted:
         return

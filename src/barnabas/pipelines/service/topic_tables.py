@@ -43,7 +43,7 @@ TOPIC_ID: Final = "barnabas.topic.id"
 class TopicTable(NamedTuple):
     topic_id: Uuid
     setting: str | None
-    """None for a topic that is no table."""
+    """None for a topic that is not a table."""
 
 
 class Topics(Protocol):

@@ -3,7 +3,7 @@
 It is complete when each of its partitions is, in one of these ways:
 
 - A. The partition is no longer led here, was led elsewhere meanwhile, or may be: the producer has to look for
-  the leader. A new epoch alone, as when a replica shuts down, is no reason.
+  the leader. A new epoch alone, as when a replica shuts down, is not a reason.
 - B. The leader has the records and
     - B.1 the disk failed first: the request fails, for the records will never be safe here;
     - B.2 the ISR shrank below the minimum after the append: nothing is committed then, and the producer need

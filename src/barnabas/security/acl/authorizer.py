@@ -39,7 +39,7 @@ class Authorizer(Protocol):
         *,
         audited: bool = True,
     ) -> bool:
-        """`audited` is False for an element that a list leaves out: that denial is no event."""
+        """`audited` is False for an element that a list leaves out: that denial is not an event."""
         ...
 
     def allows_anywhere(

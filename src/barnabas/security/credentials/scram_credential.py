@@ -95,7 +95,7 @@ class ScramCredential:
 
     @classmethod
     def decode(cls, mechanism: ScramMechanism, text: str) -> ScramCredential:
-        """Parse the stored text; ValueError, without the text, if it is no credential of this mechanism."""
+        """Parse the stored text; ValueError, without the text, if it is not one of this mechanism."""
         fields = dict(part.partition("=")[::2] for part in text.split(","))
         try:
             salt, stored_key, server_key = (

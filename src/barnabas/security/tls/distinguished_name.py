@@ -22,7 +22,7 @@ _ESCAPED = frozenset(',=+<>#;"\\')
 
 
 def subject_of(certificate_der: bytes) -> str:
-    """The subject's name; ValueError if this is no certificate."""
+    """The subject's name; ValueError if this is not a certificate."""
     return name_of(x509.load_der_x509_certificate(certificate_der).subject.public_bytes())
 
 

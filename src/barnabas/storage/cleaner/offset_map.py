@@ -111,7 +111,7 @@ def map_for(first_offset: int, end_offset: int, *, buffer_bytes: int, load_facto
         try:
             return OffsetMap(slots=slots, first_offset=first_offset, load_factor=load_factor)
         except OSError as error:
-            # A failed mapping is no disk error. A smaller map only means more runs over the log.
+            # A failed mapping is not a disk error. A smaller map only means more runs over the log.
             if slots <= SLOTS_MIN:
                 raise MemoryError(f"no memory for a map of {slots * SLOT_BYTES} bytes: {error}") from error
             slots = max(SLOTS_MIN, slots // 2)

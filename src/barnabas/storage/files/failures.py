@@ -3,7 +3,7 @@
 - An error of the disk takes the log directory offline. The content of the disk is unknown, so the broker does
   not try again.
 - A failed read takes only its log out of service: a bad sector proves nothing about other files. The same
-  holds for bytes that are no batch, although the disk returned them without an error.
+  holds for bytes that are not a batch, although the disk returned them without an error.
 - A shortage of file descriptors is not a failure of the disk: no byte was written, and the shortage passes.
   The request is refused and the client may retry (`LogDirectory.fail` leaves the directory in service).
   Background work, which no client retries, is repeated until it succeeds (`directory.disk_errors`).

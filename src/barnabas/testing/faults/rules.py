@@ -300,20 +300,20 @@ def milliseconds(text: str | float) -> int:
     if _is_number(text):
         if not 0 <= text <= DURATION_S_MAX:  # NaN is not within them either
             reason = "it is negative" if text < 0 else f"write up to {DURATION_S_MAX:.0f} seconds"
-            raise ValueError(f"{text} is no duration: {reason}")
+            raise ValueError(f"{text} is not a duration: {reason}")
         return round(text * 1_000)
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is no duration: write it like 500ms, 45s, 10m or 2h")
+        raise ValueError(f"{text!r} is not a duration: write it like 500ms, 45s, 10m or 2h")
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*", text)
     if found is None or found[2] not in _UNITS_MS:
-        raise ValueError(f"{text!r} is no duration: write it like 500ms, 45s, 10m or 2h")
+        raise ValueError(f"{text!r} is not a duration: write it like 500ms, 45s, 10m or 2h")
     return milliseconds(float(found[1]) * _UNITS_MS[found[2]] / 1_000)
 
 
 def _check_texts(**texts: object) -> None:
     for name, text in texts.items():
         if text is not None and not isinstance(text, str):
-            raise ValueError(f"{name}={text!r} matches no request: it is no text")
+            raise ValueError(f"{name}={text!r} matches no request: it is not text")
         if text == "" and name != "client_id":
             raise ValueError(f"{name}='' matches no request: it is empty")
 

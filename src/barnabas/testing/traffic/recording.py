@@ -26,7 +26,7 @@ LINE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class BadRecording(ValueError):
-    """The file is no recording; the message says where."""
+    """The file is not a recording; the message says where."""
 
 
 class Event(NamedTuple):
@@ -82,7 +82,7 @@ def read_recording(path: Path) -> Iterator[Event]:
                 yield _event(found)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
                 if number == 1:
-                    raise BadRecording(f"{path} is no recording of this format") from None
+                    raise BadRecording(f"{path} is not a recording of this format") from None
                 raise BadRecording(f"{path}, line {number}: {error or type(error).__name__}") from None
 
 

@@ -229,7 +229,7 @@ def _substitute(message: Any, learned: Learned) -> None:
 
 
 def _with_producer(data: Any, learned: Learned) -> Any:
-    """Batches with the producer's new id and epoch. Data that is no batch is sent as it was."""
+    """Batches with the producer's new id and epoch. Data that is not a batch is sent as it was."""
     changed = bytearray(data)
     view = memoryview(changed)
     try:

@@ -31,7 +31,7 @@ def test_times(time: Time, expected: int) -> None:
 
 
 def test_text_that_is_no_time() -> None:
-    with pytest.raises(ValueError, match="no time"):
+    with pytest.raises(ValueError, match="not a time"):
         time_ms("yesterday", NOW_MS)
 
 

@@ -46,7 +46,7 @@ def dump(files: tuple[Path, ...], print_data: bool, deep: bool) -> None:
         except KafkaError as error:
             raise failure_for(error) from None
         except BrokenPipeError:
-            raise  # the reader of the pipe has read enough, which is no fault of the file
+            raise  # the reader of the pipe has read enough, which is not a fault of the file
         except (OSError, ValueError) as error:
             raise Failure(f"cannot dump {path}: {getattr(error, 'strerror', None) or error}") from None
 

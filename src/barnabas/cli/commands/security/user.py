@@ -1,6 +1,6 @@
 """`barnabas user`: SCRAM users, in a running cluster or in its store.
 
-The password comes from a prompt, or from standard input if that is no terminal. It never comes from the
+The password comes from a prompt, or from standard input if that is not a terminal. It never comes from the
 command line, which every user of the machine can read.
 """
 

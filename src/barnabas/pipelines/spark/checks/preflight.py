@@ -1,6 +1,6 @@
 """Preflight check before Spark starts: variables, files, packages and functions that a spec needs here.
 
-A valid spec may name an environment variable, file or function that this machine lacks. That is no mistake
+A valid spec may name an environment variable, file or function that this machine lacks. That is not a mistake
 where a spec is only validated or submitted to a service. Where it is about to run, this check reports it in a
 moment instead of after a start of Spark.
 """

@@ -29,7 +29,7 @@ class Unavailable(PipelineFailed):
 
 
 class Away(Unavailable):
-    """A broker, database or registry is out of reach, or a first record is missing. Waiting is no failed
+    """A broker, database or registry is out of reach, or a first record is missing. Waiting is not a failed
     attempt."""
 
 

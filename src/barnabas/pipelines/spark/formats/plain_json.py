@@ -98,9 +98,9 @@ def _lines(values: pa.Array) -> pa.Buffer:
     begins = begins - begins[0]
     sizes = np.diff(begins) - 1
     if sizes.min() < 2:
-        raise Doubtful("a value is no object")
+        raise Doubtful("a value is not an object")
     if (text[begins[:-1]] != _OPEN).any() or (text[begins[1:] - 2] != _CLOSED).any():
-        raise Doubtful("a value is no object")
+        raise Doubtful("a value is not an object")
     if sizes.max() > VALUE_BYTES_MAX:
         raise Doubtful("a value is large")
     _check_limits(text, joined, len(sizes))

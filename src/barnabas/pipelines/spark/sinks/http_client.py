@@ -121,7 +121,7 @@ class HttpClient:
                 target = urljoin(url, answer.location or "")
                 _ = urlsplit(target).port
             except ValueError:
-                raise PipelineFailed(f"{_shown(url)} redirects to a location that is no address") from None
+                raise PipelineFailed(f"{_shown(url)} redirects to an unusable location") from None
             if answer.status not in _KEEPING or not answer.location:
                 raise PipelineFailed(
                     f"{_shown(url)} redirects by {answer.status}: write its target, {_shown(target)}"
