@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
 from barnabas.client.config.common import CONNECTIONS, SECURITY, WITHOUT_EFFECT
+from barnabas.client.config.foreign_keys import INSTEAD
 from barnabas.client.config.settings import (
     AdminSettings,
     ClientSettings,
@@ -108,3 +110,27 @@ def test_lists_and_numbers_are_taken_as_they_are() -> None:
     assert settings.bootstrap == (Endpoint("a", 1), Endpoint("b", 2))
     assert settings.partition_assignment_strategy == ["sticky"]
     assert {key.name for key in CONNECTIONS} < set(settings.values)
+
+
+@pytest.mark.parametrize(
+    ("given", "keywords", "words"),
+    [
+        ({"queue.buffering.max.ms": 5}, {}, "here: linger.ms"),
+        ({"interceptor.classes": "Traced"}, {}, "here: the argument `interceptors`"),
+        ({}, {"max_batch_size": 1}, "here: batch.size"),
+        ({}, {"ssl_cafile": "ca.pem"}, "here: ssl.ca.location"),
+    ],
+)
+def test_keys_of_other_clients_are_refused_with_the_one_here(
+    given: dict[str, Any], keywords: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidConfig) as raised:
+        ProducerSettings.load(BOOTSTRAP | given, keywords=keywords)
+    assert words in raised.value.message
+
+
+def test_every_key_that_is_named_instead_is_there() -> None:
+    ours = {name for kind in KINDS for name in kind.definition}
+    assert not INSTEAD.keys() & ours
+    named = {word for text in INSTEAD.values() for word in re.findall(r"[a-z]+(?:\.[a-z0-9]+)+", text)}
+    assert named - ours == {"producer.metrics"}

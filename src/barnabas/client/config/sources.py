@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.client.config.foreign_keys import known_key
 from barnabas.config.definitions.keys import ConfigType, Definition, Key
 from barnabas.config.properties import read_properties
 from barnabas.core.errors import InvalidConfig
@@ -36,7 +37,7 @@ def gather(
         given |= from_file(definition, file)
     if environment is not None:
         given |= from_environment(definition, environment)
-    given |= {definition.key(name).name: value for name, value in (properties or {}).items()}
+    given |= {known_key(definition, name).name: value for name, value in (properties or {}).items()}
     given |= from_keywords(definition, keywords or {})
     parsed = {name: _value(definition[name], value) for name, value in given.items() if value is not None}
     return definition.defaults() | parsed
@@ -51,7 +52,7 @@ def from_file(definition: Definition, file: str | Path) -> dict[str, str]:
         raise InvalidConfig(f"the client properties in {file} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InvalidConfig(f"the client properties in {file} are not valid: {error}") from None
-    return {definition.key(name).name: text for name, text in found.items()}
+    return {known_key(definition, name).name: text for name, text in found.items()}
 
 
 def from_environment(definition: Definition, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -72,7 +73,7 @@ def from_keywords(definition: Definition, keywords: Mapping[str, Any]) -> dict[s
 
 def _unknown(definition: Definition, word: str) -> str:
     """Raise INVALID_CONFIG for a keyword, with suggestions."""
-    return definition.key(word.replace("_", ".")).name
+    return known_key(definition, word.replace("_", ".")).name
 
 
 def _value(key: Key, value: Any) -> Any:
