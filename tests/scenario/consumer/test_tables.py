@@ -12,7 +12,9 @@ from click.testing import CliRunner
 import barnabas
 from barnabas.cli.main import cli
 from barnabas.client import Producer
+from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.tables.read import TopicTable, _Reading, read
+from barnabas.core.errors import RequestTimedOut
 from tests.scenario.consumer.conftest import PATIENCE_S, Bench
 from tests.scenario.consumer.test_consumer import numbered
 
@@ -139,3 +141,19 @@ async def test_sql_over_topics_with_pushed_down_time(bench: Bench) -> None:
         assert "Traceback" not in wrong.output
 
     await asyncio.to_thread(check)
+
+
+async def test_a_bounded_read_of_a_topic_that_is_deleted_ends(bench: Bench) -> None:
+    await bench.create(1)
+    await bench.write(numbered(5))
+    reading = await _Reading.begin(table(bench, default_api_timeout_ms=1_000, max_partition_fetch_bytes=1))
+    try:
+        assert await reading.next()
+        await bench.write(numbered(5))
+        await TopicAdmin(bench.cluster).delete_topic(bench.topic)
+        reading._ends = {bench.at(): 10}
+        async with asyncio.timeout(PATIENCE_S / 2):
+            with pytest.raises(RequestTimedOut, match=f"{bench.topic}-0 up to offset 10"):
+                await reading.next()
+    finally:
+        await reading.close()

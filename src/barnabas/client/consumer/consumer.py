@@ -253,6 +253,10 @@ class Consumer(Generic[Key, Value]):
     def clock(self) -> Clock:
         return self._engine.clock
 
+    @property
+    def settings(self) -> ConsumerSettings:
+        return self._engine.settings
+
     async def process(
         self,
         handler: Callable[[Record[Key, Value]], object],

@@ -17,6 +17,7 @@ from barnabas.client.consumer.arrow_decoding import ARROW_BYTES, arrow_decoder
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.sync.loop_thread import SHARED
 from barnabas.client.tables.time_bounds import Time, time_ms
+from barnabas.core.errors import RequestTimedOut
 from barnabas.core.ids import TopicPartition
 from barnabas.core.optional_dependencies import MissingExtra, install_command
 
@@ -93,6 +94,8 @@ class _Reading:
         self._table = table
         self._consumer = consumer
         self._ends = ends
+        self._positions: dict[TopicPartition, int] = {}
+        self._moved_ms = consumer.clock.monotonic_ms()
 
     @classmethod
     async def begin(cls, table: TopicTable) -> _Reading:
@@ -119,12 +122,24 @@ class _Reading:
             await self._finish()
             if found:
                 return found
+            self._check_progress()
         return None
+
+    def _check_progress(self) -> None:
+        """REQUEST_TIMED_OUT when no broker gives what is left: it is down, or the topic is deleted."""
+        timeout_ms = self._consumer.settings.default_api_timeout_ms
+        if self._ends and self._consumer.clock.monotonic_ms() - self._moved_ms >= timeout_ms:
+            left = ", ".join(f"{at} up to offset {end}" for at, end in sorted(self._ends.items())[:3])
+            raise RequestTimedOut(f"no records came for {timeout_ms} ms, and these are left: {left}")
 
     async def _finish(self) -> None:
         """Drop partitions that reached their end."""
         for at, end in list(self._ends.items()):
-            if await self._consumer.position(at) >= end:
+            position = await self._consumer.position(at)
+            if position != self._positions.get(at):
+                self._positions[at] = position
+                self._moved_ms = self._consumer.clock.monotonic_ms()
+            if position >= end:
                 del self._ends[at]
                 self._consumer.pause(at)
 
