@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import ClientClosed, Consumer, IllegalState, Record, Retry
+from barnabas.client import ClientClosed, Consumer, IllegalState, Producer, Record, Retry
 from barnabas.client.processing.core.finished_runs import decode_runs
 from barnabas.core.errors import InvalidGroupId
 from tests.scenario.consumer.conftest import PATIENCE_S, Bench, read
@@ -268,3 +268,23 @@ async def test_close_waits_for_the_handlers_that_run(bench: Bench) -> None:
     assert finished == [0, 1, 2]
     async with bench.consumer() as successor:
         assert not await successor.poll(timeout_ms=500)
+
+
+async def test_a_letter_may_be_as_large_as_its_topic_takes(bench: Bench) -> None:
+    """The producer of letters has no bound of its own: a record above it would stop the group for ever."""
+    dead = f"{bench.topic}-dead"
+    for name in (bench.topic, dead):
+        await bench.create(1, name, max_message_bytes="3000000")
+    async with Producer(bench.bootstrap, max_request_size=3_000_000) as producer:
+        await producer.publish(bench.topic, b"x" * 2_000_000)
+    stop = asyncio.Event()
+
+    def handle(_record: Record[Any, Any]) -> None:
+        raise ValueError("planted")
+
+    async with bench.consumer() as consumer, bench.consumer(topics=[dead], group=dead) as letters:
+        work = asyncio.create_task(consumer.process(handle, dead_letters=dead, stop=stop))
+        (letter,) = await read(letters, 1)
+        stop.set()
+        await work
+    assert len(letter.value) == 2_000_000

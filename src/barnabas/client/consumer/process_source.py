@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from barnabas.client.config.common import COMMON
+from barnabas.client.config.common import COMMON, INT_MAX
 from barnabas.client.consumer.core.positions import PartitionState
 from barnabas.client.consumer.engine import ConsumerEngine
 from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.extensions.records import Header, Record
 from barnabas.client.producer.producer import Producer
 from barnabas.core.ids import NO_EPOCH, TopicPartition
+
+LETTER_BYTES_MAX = INT_MAX
 
 
 class ProcessSource:
@@ -86,7 +88,13 @@ class LetterWriter:
             settings = self._engine.settings.values
             shared = {each.name: settings[each.name] for each in COMMON if settings[each.name] is not None}
             self._producer = Producer(
-                shared, clock=self._engine.clock, connect=self._engine.connect, linger_ms=0
+                shared,
+                clock=self._engine.clock,
+                connect=self._engine.connect,
+                linger_ms=0,
+                # The topic has the bound: a letter is a record that a broker took, with more headers.
+                max_request_size=LETTER_BYTES_MAX,
+                buffer_memory=LETTER_BYTES_MAX,
             )
             await self._producer.start()
         await self._producer.publish(topic, value, key=key, headers=headers)
