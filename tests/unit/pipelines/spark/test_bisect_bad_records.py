@@ -6,11 +6,14 @@ import pytest
 
 from barnabas.pipelines.spark.recovery.bisect_bad_records import (
     POISON_MAX,
+    TRIES,
     CannotTry,
     Range,
     TooMuchPoison,
     Trial,
+    condemn,
     halves,
+    is_not_reached,
     is_of_transforms,
     poison,
     spans,
@@ -19,13 +22,21 @@ from barnabas.pipelines.spark.recovery.bisect_bad_records import (
 
 BOOM = Trial("boom", is_of_transforms=True)
 LOST = Trial("Python worker failed to connect back.", is_of_transforms=False)
+LATE = LOST._replace(is_elsewhere=True)
 
 
 class Batch:
     """Offsets that fail, trials that fail for other reasons, and the number of trials."""
 
-    def __init__(self, *bad: tuple[int, int], how: Trial = BOOM, hiccups: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        *bad: tuple[int, int],
+        how: Trial = BOOM,
+        hiccups: Sequence[int] = (),
+        hiccup: Trial = LOST,
+    ) -> None:
         self.bad = set(bad)
+        self.hiccup = hiccup
         self.how = how
         self.hiccups = hiccups
         self.tries = 0
@@ -33,7 +44,7 @@ class Batch:
     def attempt(self, ranges: Sequence[Range]) -> Trial | None:
         self.tries += 1
         if self.tries in self.hiccups:
-            return LOST
+            return self.hiccup
         hit = any((each.partition, at) in self.bad for each in ranges for at in range(each.begin, each.end))
         return self.how if hit else None
 
@@ -84,6 +95,50 @@ def test_a_record_that_crashes_its_worker_is_found_by_its_neighbours_passing() -
     crash = Trial("Python worker exited unexpectedly (crashed)", is_of_transforms=False)
     batch = Batch((0, 3), how=crash)
     assert poison([Range("t", 0, 0, 11)], batch.attempt) == {"t/0/3": crash.reason}
+
+
+@pytest.mark.parametrize("hiccup", range(2, 16))
+def test_a_record_that_no_trial_reached_is_not_condemned(hiccup: int) -> None:
+    """On a busy machine several workers in a row start too late, and the neighbours pass before and after."""
+    batch = Batch((0, 8), hiccups=range(hiccup, hiccup + TRIES - 1), hiccup=LATE)
+    noted: dict[str, str] = {}
+    assert condemn({}, [Range("t", 0, 0, 11)], batch.attempt, write=None, note=noted.update)
+    assert noted == {"t/0/8": "boom"}
+
+
+def test_trials_that_reach_no_record_end() -> None:
+    never = Batch((0, 8), hiccups=range(2, 1_000), hiccup=LATE)
+    noted: dict[str, str] = {}
+    assert not condemn({}, [Range("t", 0, 0, 11)], never.attempt, write=None, note=noted.update)
+    assert never.tries == 1 + TRIES
+    assert noted == {}
+
+
+def test_letters_that_no_batch_carries_are_written_before_the_note() -> None:
+    """A driver that dies in between finds the same records again."""
+    steps: list[tuple[str, list[str]]] = []
+    assert condemn(
+        {"t/0/3": "old"},
+        [Range("t", 0, 0, 11)],
+        Batch((0, 8)).attempt,
+        write=lambda found: steps.append(("written", list(found))),
+        note=lambda found: steps.append(("noted", list(found))),
+    )
+    assert steps == [("written", ["t/0/8"]), ("noted", ["t/0/8"])]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("SparkException: Python worker failed to connect back.", True),
+        ("Job 7 was cancelled as part of cancellation of all jobs", True),
+        ("Python worker exited unexpectedly (crashed)", False),
+        ("java.lang.OutOfMemoryError: Java heap space", False),
+        ("[USER_RAISED_EXCEPTION] no such country SQLSTATE: P0001", False),
+    ],
+)
+def test_a_worker_that_does_not_start_is_not_the_record_s_fault(error: str, *, expected: bool) -> None:
+    assert is_not_reached(error) is expected
 
 
 def test_no_record_is_condemned_when_its_neighbours_fail_too() -> None:

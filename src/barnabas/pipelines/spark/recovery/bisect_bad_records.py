@@ -8,22 +8,33 @@ twice alone, and
 - records that passed before still pass. Then the record harms its worker (a crash leaves no error to
   recognise).
 
+Neither is a reason if the failed trial did not reach the record: no worker started, or a broker was away.
+Such a trial is repeated a few times, and then the search ends.
+
 If neither holds, no record is condemned: the system itself is faulty, and the batch has failed.
+
+Condemned records are noted, and dead letters once. Where a query of its own writes the letters of a pipeline,
+it may have passed these records already. So their letters are written before the note, under a name that they
+alone have. A driver that dies in between finds the same records and the same name again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 POISON_MAX = 50
 """More bad records in one micro-batch are systematic: the pipeline fails."""
+TRIES = 5
+"""Number of times that a trial is made which does not reach its records."""
 
 _MACHINERY = re.compile(
     r"failed to connect back|exited unexpectedly|terminated due to idle timeout|Python daemon"
     r"|ExecutorLostFailure|was cancelled|OutOfMemoryError|MemoryError|No space left|pyspark_barnabas"
 )
+_NOT_REACHED = re.compile(r"failed to connect back|Python daemon|was cancelled")
+"""Failures of a trial whose worker has not begun, or was told to end."""
 _EVALUATION = re.compile(
     r"Traceback \(most recent call last\)|\[USER_RAISED_EXCEPTION\]"
     r"|Spark(?:Arithmetic|ArrayIndexOutOfBounds|DateTime|IllegalArgument|NumberFormat|Runtime)Exception"
@@ -43,6 +54,8 @@ class Trial(NamedTuple):
     reason: str
     is_of_transforms: bool
     """True if the transforms raised it, as far as the text shows."""
+    is_elsewhere: bool = False
+    """True if the trial did not reach the records."""
 
 
 Try = Callable[[Sequence[Range]], Trial | None]
@@ -56,12 +69,64 @@ class CannotTry(Exception):
     """Trials fail for reasons other than the tried records."""
 
 
+class Stopped(Exception):
+    """The pipeline is stopping: no further trials."""
+
+
+def condemn(
+    known: Mapping[str, str],
+    ranges: Sequence[Range],
+    attempt: Try,
+    *,
+    write: Callable[[Mapping[str, str]], None] | None,
+    note: Callable[[Mapping[str, str]], None],
+) -> bool:
+    """Find the records that break a failed batch and note those that are new; returns whether any is.
+
+    `known` records are not tried again, and all notes of one batch count. So a batch that fails for a reason
+    that no trial shows runs again a bounded number of times. `write` writes letters that no batch will carry.
+    """
+    room = POISON_MAX - len(within(known, ranges))
+    attempt = _repeated(attempt)
+    try:
+        if not ranges or attempt([]) is not None:
+            return False
+        found = poison(ranges, attempt, room)
+    except (TooMuchPoison, CannotTry, Stopped):
+        return False
+    new = {record: reason for record, reason in found.items() if record not in known}
+    if not new:
+        return False
+    if write is not None:
+        write(new)
+    note(new)
+    return True
+
+
 def is_of_transforms(error: str) -> bool:
     """True if a failure comes from evaluating a transform, not from reading or from Spark's processes.
 
     The connector is Python too: a traceback through it is a failure of reading.
     """
     return _EVALUATION.search(error) is not None and _MACHINERY.search(error) is None
+
+
+def is_not_reached(error: str) -> bool:
+    """True if the records of a trial cannot be the reason of its failure: no worker has read them."""
+    return _NOT_REACHED.search(error) is not None
+
+
+def _repeated(attempt: Try) -> Try:
+    """`attempt`, repeated where it does not reach the records."""
+
+    def reach(part: Sequence[Range]) -> Trial | None:
+        for _ in range(TRIES):
+            trial = attempt(part)
+            if trial is None or not trial.is_elsewhere:
+                return trial
+        raise CannotTry(trial.reason)
+
+    return reach
 
 
 def poison(ranges: Sequence[Range], attempt: Try, room: int = POISON_MAX) -> dict[str, str]:

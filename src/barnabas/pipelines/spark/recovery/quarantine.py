@@ -25,6 +25,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's users know
@@ -32,15 +33,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's use
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.formats.decoding import is_quarantined, record_id_of_row
 from barnabas.pipelines.spark.recovery.bisect_bad_records import (
-    POISON_MAX,
-    CannotTry,
     Range,
-    TooMuchPoison,
+    Stopped,
     Trial,
+    condemn,
+    is_not_reached,
     is_of_transforms,
-    poison,
     spans,
-    within,
 )
 from barnabas.pipelines.spark.recovery.dead_letters import REFUSED, dead_letters
 from barnabas.pipelines.spark.recovery.error_reasons import is_of_absence, reason_of
@@ -57,10 +56,6 @@ if TYPE_CHECKING:
 
 LETTERS_PER_WRITE = 500
 """Bound of the names in one query."""
-
-
-class _Stopped(Exception):
-    """The pipeline is stopping: no further trials."""
 
 
 def can_quarantine(run: Run) -> bool:
@@ -82,34 +77,22 @@ def with_quarantine(run: Run) -> Run:
 def quarantine_more(
     run: Run, transform: Callable[[DataFrame], DataFrame], stopped: threading.Event | None = None
 ) -> bool:
-    """Find and note the records that break the last failed batch; returns whether any is new.
-
-    Noted records are not tried again, and all notes of one batch count. So a batch that fails for a reason
-    that no trial shows runs again a bounded number of times.
-    """
+    """Find and note the records that break the last failed batch; returns whether any is new."""
     if not can_quarantine(run):
         return False
 
     def attempt(part: Sequence[Range]) -> Trial | None:
         if stopped is not None and stopped.is_set():
-            raise _Stopped
+            raise Stopped
         return _failure(part, run, transform)
 
-    ranges = failed_ranges(run)
-    room = POISON_MAX - len(within(run.quarantine, ranges))
-    try:
-        if not ranges or attempt([]) is not None:
-            return False
-        found = poison(ranges, attempt, room)
-    except (TooMuchPoison, CannotTry, _Stopped):
-        return False
-    new = {record: reason for record, reason in found.items() if record not in run.quarantine}
-    if not new:
-        return False
-    if has_letters_apart(run):
-        write_refused(run, new)
-    add_note(run, run.checkpoint("quarantine"), json.dumps(new))
-    return True
+    return condemn(
+        run.quarantine,
+        failed_ranges(run),
+        attempt,
+        write=partial(write_refused, run) if has_letters_apart(run) else None,
+        note=lambda new: add_note(run, run.checkpoint("quarantine"), json.dumps(new)),
+    )
 
 
 def has_letters_apart(run: Run) -> bool:
@@ -157,7 +140,9 @@ def _failure(ranges: Sequence[Range], run: Run, transform: Callable[[DataFrame],
         reason = reason_of(error, run.spec)
         if is_refusal(error):
             reason = REFUSED + reason
-        return Trial(reason, is_at_fault and not is_of_absence(str(error)))
+        is_absence = is_of_absence(str(error))
+        is_elsewhere = not is_at_fault and (is_absence or is_not_reached(str(error)))
+        return Trial(reason, is_at_fault and not is_absence, is_elsewhere)
     return None
 
 
