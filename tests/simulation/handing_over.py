@@ -7,8 +7,9 @@ loop does what it asked for. So a run is as repeatable as any.
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from barnabas.client.aio.cluster_client import ClusterClient
@@ -31,13 +32,20 @@ class HandedOver(Cluster):
         self._client = cluster
         self._to_thread = threading.Semaphore(0)
         self._to_loop = threading.Semaphore(0)
-        self._asked: Steps[Any] | None = None
+        self._asked: Steps[Any] | Coroutine[Any, Any, Any] | None = None
         self._answer: Any = None
         self._error: BaseException | None = None
 
     def run(self, steps: Steps[T]) -> T:
         """In the thread."""
-        self._asked = steps
+        return self._hand_over(steps)
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """In the thread: what is no conversation with the cluster alone."""
+        return self._hand_over(work)
+
+    def _hand_over(self, asked: Steps[T] | Coroutine[Any, Any, T]) -> T:
+        self._asked = asked
         self._to_loop.release()
         self._to_thread.acquire()
         error, self._error = self._error, None
@@ -69,10 +77,10 @@ class HandedOver(Cluster):
             self._to_thread.release()
 
     async def _carry_out(self) -> None:
-        steps, self._asked = self._asked, None
-        assert steps is not None
+        asked, self._asked = self._asked, None
+        assert asked is not None
         try:
-            self._answer = await self._client.run(steps)
+            self._answer = await (asked if inspect.iscoroutine(asked) else self._client.run(asked))
         except Exception as error:
             self._error = error
         except BaseException:

@@ -11,6 +11,7 @@ from tests.simulation.compaction_trials import Graves, Undecided
 from tests.simulation.consumer_groups import ConsumerGroup
 from tests.simulation.disk_trials import Bits, Ledger, Unreadable
 from tests.simulation.elderly import Elderly
+from tests.simulation.letter_trial import Letters
 from tests.simulation.lone import Lone
 from tests.simulation.moving import Moving
 from tests.simulation.moving_trials import Relocation
@@ -71,6 +72,7 @@ TRIALS: dict[str, type[Part]] = {
     "notices": Notices,
     "tokens": TokenHolders,
     "services": Services,
+    "letters": Letters,
 }
 
 

@@ -399,4 +399,33 @@ TRIAL_BUGS = (
         "            self._stored[name] = change.stored\n",
         trial="services",
     ),
+    # Dead letters of pipelines
+    Bug(
+        "a condemned record is noted before its letter is written",
+        "barnabas.pipelines.spark.recovery.bisect_bad_records",
+        "    if write is not None:\n        write(new)\n    note(new)\n",
+        "    note(new)\n    if write is not None:\n        write(new)\n",
+        trial="letters",
+    ),
+    Bug(
+        "letters are known by how many they are",
+        "barnabas.pipelines.spark.recovery.quarantine",
+        'hashlib.sha256("\\n".join(sorted(found)).encode())',
+        "hashlib.sha256(str(len(list(found))).encode())",
+        trial="letters",
+    ),
+    Bug(
+        "the name of a committed batch is not found",
+        "pyspark_barnabas.writers.batch_names",
+        "    return int(marker.removeprefix(prefix)) if marker.startswith(prefix) else -1\n",
+        "    return -1\n",
+        trial="letters",
+    ),
+    Bug(
+        "a trial that reached no record counts against it",
+        "barnabas.pipelines.spark.recovery.bisect_bad_records",
+        "            if trial is None or not trial.is_elsewhere:\n",
+        "            if True:\n",
+        trial="letters",
+    ),
 )

@@ -42,7 +42,7 @@ LATER_EMBEDDED_TRIALS = (
 LATEST_TRIALS = ("notices", "tokens")
 """Those that a seed without one of `LATER_TRIALS` may have."""
 LATEST_EMBEDDED_TRIALS = ("tokens",)
-NEWEST_TRIALS = ("services",)
+NEWEST_TRIALS = ("services", "letters")
 """Those that a seed without any of these may have."""
 ZOOKEEPER_TRIALS = ("notices",)
 """Those that change the clock of the store, which the shared store has from its machine."""
