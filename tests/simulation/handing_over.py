@@ -7,7 +7,6 @@ loop does what it asked for. So a run is as repeatable as any.
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -80,7 +79,10 @@ class HandedOver(Cluster):
         asked, self._asked = self._asked, None
         assert asked is not None
         try:
-            self._answer = await (asked if inspect.iscoroutine(asked) else self._client.run(asked))
+            if isinstance(asked, Coroutine):
+                self._answer = await asked
+            else:
+                self._answer = await self._client.run(asked)
         except Exception as error:
             self._error = error
         except BaseException:

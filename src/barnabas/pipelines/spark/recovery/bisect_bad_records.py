@@ -120,11 +120,13 @@ def _repeated(attempt: Try) -> Try:
     """`attempt`, repeated where it does not reach the records."""
 
     def reach(part: Sequence[Range]) -> Trial | None:
+        reason = ""
         for _ in range(TRIES):
             trial = attempt(part)
             if trial is None or not trial.is_elsewhere:
                 return trial
-        raise CannotTry(trial.reason)
+            reason = trial.reason
+        raise CannotTry(reason)
 
     return reach
 
