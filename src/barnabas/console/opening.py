@@ -13,6 +13,7 @@ from typing import Any, Final
 from barnabas.client.config.admin_keys import ADMIN_KEYS
 from barnabas.config.definitions import BROKER_KEYS
 from barnabas.config.definitions.lookup import broker_key
+from barnabas.console.records.masking import Masks
 from barnabas.console.schemas.given import messages_of_topics
 from barnabas.console.schemas.registry import URL_KEY, Registry
 from barnabas.console.server import Served
@@ -78,6 +79,7 @@ class Opening:
         broker_directories: Sequence[Path] = (),
         mcp_tools: Sequence[str] = (),
         edited: Sequence[str] = (),
+        masks: Sequence[str] = (),
     ) -> Served:
         """INVALID_CONFIG if the address is open to other machines without TLS or without a sign-in."""
         values = self._page_values()
@@ -102,6 +104,7 @@ class Opening:
             is_tls=security.is_tls,
             mcp_tools=frozenset(mcp_tools),
             edited=frozenset(edited),
+            masks=Masks(masks),
             messages=messages_of_topics(proto_files, proto_messages),
         )
         return Served(self._properties, settings, security, tuple(broker_directories), sign_in)

@@ -120,6 +120,56 @@ def test_a_read_only_console_changes_nothing(
         assert {"orders"} <= {each.name for each in admin.list_topics()}
 
 
+@pytest.mark.slow
+def test_masked_fields_are_seen_nowhere(broker: BarnabasBroker, admin: Admin) -> None:
+    admin.create_topics([NewTopic("masked", 1)])
+    with Producer(broker.bootstrap) as producer:
+        for number in range(5):
+            value = {"id": number, "email": f"privatestuff-{number}", "card": {"number": "privatestuff"}}
+            headers = [("user", b"privatestuff")]
+            producer.send("masked", json.dumps(value).encode(), key=b"privatestuff-key", headers=headers)
+        producer.send("masked", b"privatestuff and no JSON")
+        producer.flush()
+    rules = ["--mask", "mask*=email,card.number", "--mask", "masked:key=*", "--mask", "masked:headers=user"]
+    with running_console(broker.bootstrap, *rules) as console, console.client() as client:
+        for path in (
+            "/topics/masked/messages",
+            "/topics/masked/messages?value=text",
+            "/topics/masked/messages?value=hex",
+            "/topics/masked/messages/download",
+            "/topics/masked/records/0/1",
+            "/topics/masked/records/0/1?value=base64&key=hex",
+            "/topics/masked/records/0/1/value",
+            "/topics/masked/records/0/1/key",
+            "/topics/masked/records/0/5/value",
+            "/topics/masked/statistics",
+            "/api/topics/masked/statistics",
+            "/api/topics/masked/messages",
+            "/api/topics/masked/records/0/1",
+        ):
+            answer = client.get(path)
+            assert answer.status_code == 200, path
+            assert "privatestuff" not in answer.text
+            assert b"privatestuff".hex(" ") not in answer.text
+            assert "***" in answer.text or "value=hex" in path or "base64" in path, path
+        found = client.get("/api/topics/masked/messages", params={"filter": "value.id == 3"}).json()
+        assert len(found["rows"]) == 1
+        for guess in (
+            'value.email == "privatestuff-3"',
+            'value contains "privatestuff"',
+            'key startswith "private"',
+        ):
+            assert client.get("/api/topics/masked/messages", params={"filter": guess}).json()["rows"] == []
+        assert client.get("/topics/masked/produce?partition=0&offset=1").status_code == 403
+        with client.stream("GET", "/topics/masked/messages/live") as live:
+            lines = live.iter_lines()
+            _line_with(lines, "live")
+            with Producer(broker.bootstrap) as producer:
+                producer.publish("masked", b'{"id": 9, "email": "privatestuff"}', key=b"privatestuff")
+            assert "privatestuff" not in _line_with(lines, "<tr")
+    admin.delete_topics(["masked"])
+
+
 def test_each_change_is_an_audit_line(console: RunningConsole) -> None:
     with console.client() as client:
         submit(client, "/new-topic", "/new-topic", name="audited")

@@ -113,7 +113,10 @@ async def show_page(ctx: Context) -> Response:
         a("Protobuf", href=f"/topics/{name}/protobuf", class_="button ghost"),
         produce,
     )
-    return topic_frame(ctx, name, "Messages", card(None, shown, found), actions=actions)
+    masked = None
+    if ctx.mask(name) is not None:
+        masked = p("Fields of these records are masked by the settings of this console.", class_="soft")
+    return topic_frame(ctx, name, "Messages", card(None, shown, masked, found), actions=actions)
 
 
 async def partitions_of(ctx: Context, name: str) -> list[int]:
@@ -136,6 +139,7 @@ async def read(ctx: Context, name: str, query: MessageQuery, partitions: list[in
         bounds,
         predicate,
         ctx.decoder(name, "value"),
+        mask=ctx.mask(name),
         committed_only=query.committed_only,
     )
     cursors = {each: at for each, at in (query.cursors or {}).items() if each in bounds}

@@ -86,7 +86,7 @@ async def _record(ctx: Context, name: str, partition: int, offset: int) -> Recor
     at = TopicPartition(name, partition)
     for _ in range(FETCHES_MAX):
         try:
-            found = await fetch(ctx.cluster, at, offset, FETCH_BYTES)
+            found = await fetch(ctx.cluster, at, offset, FETCH_BYTES, ctx.mask(name))
         except OffsetOutOfRange:
             raise Refused(f"partition {partition} of {name} has no offset {offset:,}", 404) from None
         if found.records:
@@ -219,6 +219,8 @@ async def show_produce(ctx: Context) -> Response:
     topic = (await ctx.admin.describe_topics([name]))[name]
     draft = Draft()
     if ctx.query.get("offset"):
+        if ctx.mask(name) is not None:
+            raise Refused(f"records of {name} are masked: a copy would hold the masks", 403)
         partition = ctx.query_number("partition", 0)
         draft = _copy_of(partition, await _record(ctx, name, partition, ctx.query_number("offset", 0)))
     numbers = [("", "by the key"), *((str(each.index), str(each.index)) for each in topic.partitions[:1_000])]

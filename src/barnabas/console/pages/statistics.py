@@ -46,7 +46,7 @@ async def read(ctx: Context, name: str) -> Read:
     statistics = Statistics(ctx.query_number("records", RECORDS, at_least=1, at_most=RECORDS_MAX))
     bounds = await bounds_of(ctx, name, wanted)
     each_record = Predicate(statistics, 0)  # on the loop: the figures are not for several threads
-    browser = Browser(ctx.cluster, ctx.console.clock, name, bounds, each_record)
+    browser = Browser(ctx.cluster, ctx.console.clock, name, bounds, each_record, mask=ctx.mask(name))
     async with ctx.console.reading:
         page = await browser.older({each: at.end for each, at in bounds.items()}, WINDOW)
         figures = await asyncio.to_thread(statistics.figures)

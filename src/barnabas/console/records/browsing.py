@@ -18,6 +18,7 @@ from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.expression import MISSING, Candidate, Predicate, holds
 from barnabas.console.records.fetching import Fetched, fetch_in_log
+from barnabas.console.records.masking import Mask
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
 from barnabas.records.record import Record
@@ -79,6 +80,7 @@ class Browser:
         predicate: Predicate | None = None,
         decoder: Decoder | None = None,
         *,
+        mask: Mask | None,
         committed_only: bool = False,
     ) -> None:
         self._cluster = cluster
@@ -88,6 +90,7 @@ class Browser:
         self._predicate = predicate
         self._decoder = decoder
         self._committed_only = committed_only
+        self._mask = mask
         self._fetching = asyncio.Semaphore(FETCHES_AT_ONCE)
         self._until_ms = 0.0
         """End of the search."""
@@ -187,6 +190,7 @@ class Browser:
                 at,
                 offset,
                 FETCH_BYTES,
+                self._mask,
                 committed_only=self._committed_only,
             )
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.aborted_transactions import AbortedFilter
 from barnabas.client.core.steps import Steps, ask, raise_for
+from barnabas.console.records.masking import Mask
 from barnabas.core.errors import KafkaError, OffsetOutOfRange
 from barnabas.core.ids import TopicPartition
 from barnabas.core.regions import FileRegion
@@ -46,9 +47,15 @@ class Fetched(NamedTuple):
 
 
 async def fetch(
-    cluster: ClusterClient, at: TopicPartition, offset: int, max_bytes: int, *, committed_only: bool = False
+    cluster: ClusterClient,
+    at: TopicPartition,
+    offset: int,
+    max_bytes: int,
+    mask: Mask | None,
+    *,
+    committed_only: bool = False,
 ) -> Fetched:
-    """Records from an offset on. The first batch comes whole, however large it is."""
+    """Records from an offset on, masked. The first batch comes whole, however large it is."""
     isolation = READ_COMMITTED if committed_only else READ_UNCOMMITTED
 
     def attempt() -> Steps[PartitionData]:
@@ -78,18 +85,42 @@ async def fetch(
     row = await cluster.run_with_retries(attempt)
     assert not isinstance(row.records, FileRegion), "an answer has bytes"
     aborted = [(each.first_offset, each.producer_id) for each in row.aborted_transactions or ()]
-    return await asyncio.to_thread(_decoded, row.records or b"", offset, aborted if committed_only else [])
+    data, left_out = row.records or b"", aborted if committed_only else []
+    return await asyncio.to_thread(_decoded_and_masked, data, offset, left_out, mask)
 
 
 async def fetch_in_log(
-    cluster: ClusterClient, at: TopicPartition, offset: int, max_bytes: int, *, committed_only: bool
+    cluster: ClusterClient,
+    at: TopicPartition,
+    offset: int,
+    max_bytes: int,
+    mask: Mask | None,
+    *,
+    committed_only: bool,
 ) -> Fetched:
     """`fetch`; nothing, up to the first offset of the log, where retention has removed the wanted one."""
     try:
-        return await fetch(cluster, at, offset, max_bytes, committed_only=committed_only)
+        return await fetch(cluster, at, offset, max_bytes, mask, committed_only=committed_only)
     except OffsetOutOfRange:
         first = await cluster.run_with_retries(lambda: cluster.state.list_offsets({at: EARLIEST}))
         return Fetched([], max(first[at], offset), 0)
+
+
+def _decoded_and_masked(
+    data: Buffer, offset: int, aborted: list[tuple[int, int]], mask: Mask | None
+) -> Fetched:
+    found = _decoded(data, offset, aborted)
+    if mask is None:
+        return found
+    return found._replace(records=[_masked(each, mask) for each in found.records])
+
+
+def _masked(record: Record, mask: Mask) -> Record:
+    return record._replace(
+        key=mask.of_key(record.key),
+        value=mask.of_value(record.value),
+        headers=mask.of_headers(record.headers),
+    )
 
 
 def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetched:

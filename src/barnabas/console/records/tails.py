@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.extensions.records import Record
+from barnabas.console.records.masking import Mask, Masks
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
 
@@ -66,7 +67,7 @@ class News(NamedTuple):
 class _Tail:
     """Reader of one topic, for one user."""
 
-    def __init__(self, properties: Mapping[str, Any], topic: str) -> None:
+    def __init__(self, properties: Mapping[str, Any], topic: str, mask: Mask | None) -> None:
         self.viewers = 0
         self.failure: str | None = None
         self.ready = asyncio.Event()
@@ -75,6 +76,7 @@ class _Tail:
         self._count = 0
         self._properties = properties
         self._topic = topic
+        self._mask = mask
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -132,6 +134,12 @@ class _Tail:
                 value=record.value[:RECORD_BYTES_MAX] if record.value is not None else None,
                 headers=record.headers[:20] if _headers_size(record) < RECORD_BYTES_MAX else (),
             )
+        if self._mask is not None:  # behind the cut: parsing is bounded, and half a value is masked whole
+            record = record._replace(
+                key=self._mask.of_key(record.key),
+                value=self._mask.of_value(record.value),
+                headers=self._mask.of_headers(record.headers),
+            )
         self._count += 1
         self._ring.append(Arrived(self._count, record, is_cut))
         self._ring_bytes += _size_of(record)
@@ -140,8 +148,9 @@ class _Tail:
 
 
 class Tails:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, masks: Masks | None = None) -> None:
         self._clock = clock
+        self._masks = masks or Masks()
         self._by_topic: dict[tuple[object, str], _Tail] = {}
         self._viewers = 0
 
@@ -164,7 +173,7 @@ class Tails:
         if self._viewers >= VIEWERS_MAX or (tail is None and len(self._by_topic) >= TAILS_MAX):
             raise TooMany("too many tails are open now: close one, or try later")
         if tail is None:
-            tail = self._by_topic[key] = _Tail(properties, topic)
+            tail = self._by_topic[key] = _Tail(properties, topic, self._masks.of(topic))
         tail.viewers += 1
         self._viewers += 1
         try:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.protobuf.model import Message
+from barnabas.console.records.masking import Masks
 from barnabas.console.records.tails import Tails
 from barnabas.console.schemas.decoders import SchemaDecoders
 from barnabas.console.schemas.given import GivenSchemas, TopicPart
@@ -51,6 +52,7 @@ class ConsoleSettings:
     is_tls: bool = False
     mcp_tools: frozenset[str] = frozenset()
     """Tools that agents may use; without any there is no endpoint for them."""
+    masks: Masks = field(default_factory=Masks)
     edited: frozenset[str] = frozenset()
     """What visitors may change by the console's own access: schemas, pipelines."""
     messages: Mapping[TopicPart, Message] = field(default_factory=dict)
@@ -74,7 +76,7 @@ class Console:
         self.clock = clock
         self.sessions = Sessions(clock)
         self.proven = Proven(self.sessions, connections, clock)
-        self.tails = Tails(clock)
+        self.tails = Tails(clock, settings.masks)
         self.registry = settings.registry
         self.schemas = None if settings.registry is None else SchemaDecoders(settings.registry)
         self.given = GivenSchemas(settings.messages)

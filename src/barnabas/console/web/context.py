@@ -26,6 +26,7 @@ from barnabas.client.admin.calls.per_resource import SomeFailed
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.html.elements import Attribute, Content, Element, document, form, input_, render
+from barnabas.console.records.masking import Mask
 from barnabas.console.schemas.decoders import Part, PartDecoder
 from barnabas.console.view.interface import ClusterView, NotOffered
 from barnabas.console.web.audit import note_change
@@ -145,6 +146,10 @@ class Context:
         """Decoder of keys or values of a topic, for one page: it waits for a registry no longer than that."""
         message = self.console.given.message(self.session.id, (topic, part))
         return PartDecoder(self.console.schemas, message, self.console.clock)
+
+    def mask(self, topic: str) -> Mask | None:
+        """What no visitor sees of the topic's records."""
+        return self.console.settings.masks.of(topic)
 
     @property
     def host(self) -> str:

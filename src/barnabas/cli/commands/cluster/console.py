@@ -96,6 +96,14 @@ NICENESS_BESIDE_A_BROKER = 10
     help="Let visitors change schemas, or make, configure and delete pipelines, by the console's own access."
     " May be repeated.",
 )
+@click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="TOPIC=FIELDS",
+    help="Fields of values that no visitor sees: `customers=email,card.number`; `*` for all of a value."
+    " TOPIC may have wildcards; TOPIC:key= and TOPIC:headers= mask keys and headers. May be repeated.",
+)
 @click.option("--beside-broker", is_flag=True, hidden=True, help="Log as a child of a broker.")
 def console(
     bootstrap: str | None,
@@ -109,6 +117,7 @@ def console(
     broker_directories: tuple[Path, ...],
     mcp_text: str | None,
     edited: tuple[str, ...],
+    masks: tuple[str, ...],
     beside_broker: bool,
 ) -> None:
     """Serve a web page that shows a cluster and changes it.
@@ -146,6 +155,7 @@ def console(
             broker_directories=broker_directories,
             mcp_tools=_mcp_tools(mcp_text),
             edited=edited,
+            masks=masks,
         )
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--bootstrap") from None

@@ -72,7 +72,13 @@ async def newest_letters(ctx: Context, topic: str, pipeline: str) -> Letters:
         return not written or written[-1] == wanted
 
     browser = Browser(
-        ctx.cluster, ctx.console.clock, topic, bounds, Predicate(is_of_pipeline, 1), committed_only=True
+        ctx.cluster,
+        ctx.console.clock,
+        topic,
+        bounds,
+        Predicate(is_of_pipeline, 1),
+        mask=ctx.mask(topic),
+        committed_only=True,
     )
     page = await browser.older({each: at.end for each, at in bounds.items()}, SHOWN)
     decoder = ctx.decoder(topic, "value")
