@@ -5,7 +5,9 @@ An error of one log does not keep the others from their turn.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.core.ids import TopicPartition
@@ -20,6 +22,9 @@ from barnabas.storage.log.group_commit import GroupCommit
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.producer_expiry import remove_expired_producers
 from barnabas.storage.log.retention import delete_old_segments
+
+SEGMENTS_DELETED_PER_STEP: Final = 50
+"""The files of each are renamed."""
 
 
 class LogMaintenance:
@@ -68,27 +73,30 @@ class LogMaintenance:
     def apply_retention(self) -> None:
         """Delete old segments of every log, and close the files of closed segments.
 
-        A thousand logs that are due together take a third of a second. So the work is divided into turns, and
-        no request waits for all of them.
+        A thousand logs that are due together take a third of a second, thousands of segments of one as long.
+        So the work is divided into turns, and no request waits for all of it.
         """
         self._stop_retention()
-        self._retain(self._all_logs())
+        self._retain(deque(self._all_logs()))
 
     def _stop_retention(self) -> None:
         if self._retention is not None:
             self._retention.cancel()
 
-    def _retain(self, logs: Iterator[Log]) -> None:
+    def _retain(self, logs: deque[Log]) -> None:
         monotonic_ms = self._environment.clock.monotonic_ms
         end_ms = monotonic_ms() + TURN_MS_MAX
-        for log in logs:
+        while logs:
+            log = logs.popleft()
             if self._logs.get(log.topic_partition) is not log:
                 continue  # it was deleted between two turns
             if self._cleaner.is_cleaning(log):
                 continue  # segments being rewritten must stay; the cleaner applies retention afterwards
             with sweeping("retention of", log.topic_partition):
-                delete_old_segments(log)
-                log.segments.release_idle()
+                if delete_old_segments(log, SEGMENTS_DELETED_PER_STEP) == SEGMENTS_DELETED_PER_STEP:
+                    logs.appendleft(log)
+                else:
+                    log.segments.release_idle()
             if monotonic_ms() > end_ms:
                 self._retention = self._environment.scheduler.after(0, lambda: self._retain(logs))
                 return

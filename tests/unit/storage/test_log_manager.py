@@ -25,7 +25,9 @@ from barnabas.storage.files.checkpoints import (
 from barnabas.storage.files.environment import Environment, LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.parts.append import Outcome
+from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.threaded_append import append_elsewhere
+from barnabas.storage.log_maintenance import SEGMENTS_DELETED_PER_STEP
 from barnabas.storage.log_manager import DuplicateLog, LogManager
 from tests.support.background import ManualBackground
 from tests.support.manual_time import ManualClock, ManualScheduler
@@ -873,6 +875,33 @@ class LaterBackground(InlineBackground):
             each()
 
 
+def test_the_retention_of_many_segments_takes_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them takes several renames, and a log may have tens of thousands."""
+    broker = Broker(str(tmp_path), segment_bytes=100)
+    manager = broker.start()
+    broker.scheduler.run_due()
+    log = manager.get_or_create(partition(0))
+    for _ in range(4 * SEGMENTS_DELETED_PER_STEP):
+        produce(log)
+    log.flush()
+    log.advance_high_watermark(log.log_end_offset)
+    log.maybe_increment_log_start_offset(log.segments.active.base_offset, "records deleted by a client")
+
+    deleted: list[int] = []
+
+    def slow(log: Log, most: int) -> int:
+        broker.clock.advance(ms=6)
+        deleted.append(delete_old_segments(log, most))
+        return deleted[-1]
+
+    monkeypatch.setattr(log_maintenance, "delete_old_segments", slow)
+    manager.maintenance.apply_retention()
+    assert deleted == [SEGMENTS_DELETED_PER_STEP]
+    broker.scheduler.run_due()
+    assert deleted == [*[SEGMENTS_DELETED_PER_STEP] * 3, SEGMENTS_DELETED_PER_STEP - 1]
+    assert len(log.segments) == 1
+
+
 def test_the_retention_of_many_logs_takes_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(str(tmp_path))
     manager = broker.start()
@@ -881,9 +910,10 @@ def test_the_retention_of_many_logs_takes_turns(tmp_path: Path, monkeypatch: pyt
     broker.scheduler.run_due()
     seen: list[int] = []
 
-    def slow(log: Log) -> None:
+    def slow(log: Log, _: int) -> int:
         seen.append(log.topic_partition.partition)
         broker.clock.advance(ms=3)
+        return 0
 
     monkeypatch.setattr(log_maintenance, "delete_old_segments", slow)
     manager.maintenance.apply_retention()

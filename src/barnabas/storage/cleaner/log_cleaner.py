@@ -29,6 +29,7 @@ from barnabas.storage.log.log import Log
 from barnabas.storage.log.retention import delete_old_segments
 
 IO_BUFFER_BYTES_MIN = 64 * 1024
+SEGMENTS_DELETED_MAX = 50
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +230,8 @@ class LogCleaner:
         self._clean_to[log.topic_partition] = cleaning.end_offset
         self._checkpoint(log.log_directory)
         try:
-            delete_old_segments(log)  # retention skips a log while it is being compacted
+            # Retention skips a log while it is being compacted. It deletes the rest of many segments.
+            delete_old_segments(log, SEGMENTS_DELETED_MAX)
         except KafkaError as failure:
             logger.warning(
                 "partition %s: retention failed, the next check tries again: %s", log.topic_partition, failure

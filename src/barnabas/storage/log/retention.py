@@ -17,10 +17,10 @@ Verdict = Callable[[Segment, Segment | None], bool]
 """Whether a segment has to be deleted, given the one that follows it."""
 
 
-def delete_old_segments(log: Log) -> int:
-    """Apply retention; returns the number of deleted segments."""
+def delete_old_segments(log: Log, most: int | None = None) -> int:
+    """Apply retention, to `most` segments; returns the number of deleted ones."""
     deleted = 0
-    while True:
+    while deleted != most:
         with log.guarded("applying retention"):
             gone, reason = deletable_segments(
                 list(log.segments),
@@ -29,6 +29,7 @@ def delete_old_segments(log: Log) -> int:
                 log_end_offset=log.log_end_offset,
                 high_watermark=log.high_watermark,
                 now_ms=log.environment.clock.now_ms(),
+                most=None if most is None else most - deleted,
             )
         if not gone:
             return deleted
@@ -43,6 +44,7 @@ def delete_old_segments(log: Log) -> int:
         log.maybe_increment_log_start_offset(following.base_offset, f"segments deleted by {reason}")
         log.delete_segments(gone)
         deleted += len(gone)
+    return deleted
 
 
 def is_past_retention(log: Log, retention_ms: int) -> bool:
@@ -59,8 +61,9 @@ def deletable_segments(
     log_end_offset: int,
     high_watermark: int,
     now_ms: int,
+    most: int | None = None,
 ) -> tuple[list[Segment], str]:
-    """Segments to delete and the reason: the first reason that applies to any."""
+    """Segments to delete, the oldest ones, and the reason: the first one that applies to any."""
     verdicts: list[tuple[str, Verdict]] = [("log start offset", _start_offset_breach(log_start_offset))]
     if config.is_deleted:
         total_bytes = sum(segment.size_bytes for segment in segments)
@@ -69,19 +72,23 @@ def deletable_segments(
         if config.retention_ms >= 0:
             verdicts.append(("retention.ms", _time_breach(now_ms, config.retention_ms)))
     for reason, has_to_go in verdicts:
-        found = _oldest_while(segments, has_to_go, log_end_offset, high_watermark)
+        found = _oldest_while(segments, has_to_go, log_end_offset, high_watermark, most)
         if found:
             return found, reason
     return [], ""
 
 
 def _oldest_while(
-    segments: Sequence[Segment], has_to_go: Verdict, log_end_offset: int, high_watermark: int
+    segments: Sequence[Segment],
+    has_to_go: Verdict,
+    log_end_offset: int,
+    high_watermark: int,
+    most: int | None,
 ) -> list[Segment]:
     found: list[Segment] = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         upper_offset = log_end_offset if following is None else following.base_offset
-        if following is None and not segment.size_bytes:
+        if len(found) == most or (following is None and not segment.size_bytes):
             break
         if upper_offset > high_watermark or not has_to_go(segment, following):
             break
