@@ -16,7 +16,7 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from barnabas.requests.context import RequestContext
-from barnabas.requests.errors import code_and_message
+from barnabas.requests.errors import partition_code_and_message
 from barnabas.requests.registry import Api
 
 
@@ -52,7 +52,7 @@ async def handle_alter_partition_reassignments(
 
 
 def _result(partition: int, failure: KafkaError | None) -> ReassignablePartitionResponse:
-    code, message = code_and_message(failure)
+    code, message = partition_code_and_message(failure)
     return ReassignablePartitionResponse(partition_index=partition, error_code=code, error_message=message)
 
 

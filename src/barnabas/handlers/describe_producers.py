@@ -19,6 +19,7 @@ from barnabas.protocol.messages.describe_producers import (
 )
 from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
+from barnabas.requests.errors import partition_code_and_message
 from barnabas.requests.registry import Api
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.storage.producers.producer_entry import ProducerEntry
@@ -49,7 +50,7 @@ def _describe(topic_partition: TopicPartition, context: RequestContext) -> Slice
         check_topic_name(topic_partition.topic)
         log = context.broker.replicas.partition(*topic_partition).log
     except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, error.message
+        answer.error_code, answer.error_message = partition_code_and_message(error)
     else:
         active = log.active_producers()
         context.budget.spend_elements(len(active))

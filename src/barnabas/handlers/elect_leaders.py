@@ -26,7 +26,7 @@ from barnabas.protocol.messages.elect_leaders import (
 )
 from barnabas.requests.bounded_loops import each
 from barnabas.requests.context import RequestContext
-from barnabas.requests.errors import code_and_message
+from barnabas.requests.errors import partition_code_and_message
 from barnabas.requests.registry import Api
 
 _PREFERRED, _UNCLEAN = 0, 1
@@ -130,7 +130,7 @@ def _results(errors: Errors) -> Sliced[list[ReplicaElectionResult]]:
 
 def _partition_result(outcome: tuple[int, KafkaError | None]) -> PartitionResult:
     partition, error = outcome
-    code, message = code_and_message(error)
+    code, message = partition_code_and_message(error)
     return PartitionResult(partition_id=partition, error_code=code, error_message=message)
 
 

@@ -27,3 +27,8 @@ def as_kafka_error(error: Exception, doing: str) -> KafkaError:
 
 def code_and_message(error: KafkaError | None) -> tuple[int, str | None]:
     return (NONE, None) if error is None else (error.code, error.message)
+
+
+def partition_code_and_message(error: KafkaError | None) -> tuple[int, str | None]:
+    """The same for a partition. Ten thousand of them repeat the name of their topic, which may have 32 KB."""
+    return (NONE, None) if error is None else (error.code, cut(error.message))

@@ -20,6 +20,7 @@ from barnabas.core.errors import (
     PreferredLeaderNotAvailable,
     RequestTimedOut,
     StaleBrokerEpoch,
+    UnknownTopicOrPartition,
 )
 from barnabas.core.ids import TopicPartition
 from barnabas.handlers.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
@@ -145,6 +146,20 @@ async def test_elections_are_answered_per_partition(broker: Any, version: int) -
         (0, 0),
         (1, PreferredLeaderNotAvailable.code),
     ]
+
+
+async def test_a_long_name_is_not_repeated_for_each_partition(broker: Any) -> None:
+    """Forty kilobytes of a request got thirty megabytes of messages."""
+    name, partitions = "x" * 30_000, list(range(1_000))
+    broker.controller.answer = {
+        TopicPartition(name, each): UnknownTopicOrPartition(f"there is no partition {name}-{each}")
+        for each in partitions
+    }
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic=name, partitions=partitions)])
+    response = await broker.ask(ELECT_LEADERS, request, 2)
+    (topic,) = response.replica_election_results
+    assert len(topic.partition_result) == 1_000
+    assert max(len(each.error_message) for each in topic.partition_result) < 300
 
 
 async def test_of_all_partitions_only_those_are_named_that_needed_an_election(broker: Any) -> None:

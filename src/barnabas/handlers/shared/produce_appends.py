@@ -46,7 +46,7 @@ from barnabas.records.validation import ValidatedRecords, is_one_batch
 from barnabas.replication.leader.delayed_produce import PendingAck
 from barnabas.replication.partition.partition import Partition
 from barnabas.requests.context import RequestContext
-from barnabas.requests.errors import as_kafka_error
+from barnabas.requests.errors import as_kafka_error, partition_code_and_message
 from barnabas.security.acl.vocabulary import Operation, ResourceType
 from barnabas.storage.log.parts.append import AppendInfo, Records
 from barnabas.storage.log.threaded_append import when_written
@@ -168,11 +168,12 @@ class PartitionAppends:
         self.failed = True
         replicas = self.context.broker.replicas
         error = as_kafka_error(error, f"appending to {topic}-{data.index}")
+        code, message = partition_code_and_message(error)
         answer = PartitionProduceResponse(
             index=data.index,
-            error_code=error.code,
+            error_code=code,
             base_offset=-1,
-            error_message=error.message,
+            error_message=message,
             record_errors=[
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in error.record_errors
