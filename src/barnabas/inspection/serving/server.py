@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 CONNECTIONS_MAX: Final = 64
 SLICE_MS: Final = 0.25
 PAUSE_S: Final = 0.002
+WRITTEN_BYTES: Final = 256 * 1024
+"""Of an answer at a time."""
 VIEWER_MS_MAX: Final = 60_000.0
 """A viewer that asked this short a time ago is still there."""
 
@@ -117,10 +119,11 @@ class InspectionServer:
             self._viewer_arrived()
         async with self._turn:
             answer = await self._answer(payload)
-        writer.write(answer)
-        await writer.drain()
+        for at in range(0, len(answer), WRITTEN_BYTES):  # the transport copies what the socket does not take
+            writer.write(answer[at : at + WRITTEN_BYTES])
+            await writer.drain()
 
-    async def _answer(self, payload: bytes) -> bytes:
+    async def _answer(self, payload: bytes) -> bytes | bytearray:
         try:
             question = decode_question(payload)
             find = QUESTIONS.get(str(question.get("ask")))
