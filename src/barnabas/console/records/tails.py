@@ -37,6 +37,8 @@ POLL_MS: Final = 250.0
 FETCH_BYTES_MIN: Final = 512 * 1024
 """Of an answer that comes before the period is over."""
 UNBROKEN_MS: Final = 10.0
+UNBROKEN_BYTES: Final = 256 * 1024
+"""Of records that are masked in one turn of the loop."""
 TAILS_MAX: Final = 32
 VIEWERS_MAX: Final = 64
 
@@ -115,9 +117,14 @@ class _Tail:
                 for each in partitions:
                     await consumer.position(each)
                 self.ready.set()
+                unbroken_bytes = 0
                 while True:
                     for record in await consumer.poll(timeout_ms=POLL_MS):
                         self._add(record)
+                        unbroken_bytes += 0 if self._mask is None else _size_of(record)
+                        if unbroken_bytes > UNBROKEN_BYTES:
+                            await asyncio.sleep(0)  # a mask parses: other pages wait for the same loop
+                            unbroken_bytes = 0
         except (KafkaError, ClusterUnreachable) as error:
             self.failure = error.message if isinstance(error, KafkaError) else str(error)
         except Exception as error:  # one tail ends, the others go on
