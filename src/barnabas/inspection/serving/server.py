@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from barnabas.cluster.shared import unix_socket
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidRequest, KafkaError, UnknownServerError
+from barnabas.core.reporting.error_isolation import complain
 from barnabas.core.steps import Sliced, advance_until
 from barnabas.inspection.inspected import Inspected
 from barnabas.inspection.serving.questions import QUESTIONS
@@ -93,8 +94,8 @@ class InspectionServer:
                     await self._answer_next(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        except Exception:
-            logger.exception("a connection of the inspection socket failed")
+        except Exception as error:  # noqa: BLE001 - one connection ends
+            complain("a connection of the inspection socket", "", error)
         finally:
             self._connections.discard(writer)
             writer.close()
@@ -133,8 +134,8 @@ class InspectionServer:
             return await self._paced(encode_answer(answer))
         except KafkaError as error:
             return encode_error(error)
-        except Exception:
-            logger.exception("a question of the inspection socket failed")
+        except Exception as error:  # noqa: BLE001 - one question has no answer
+            complain("a question of the inspection socket", "", error)
             return encode_error(UnknownServerError("an unexpected error occurred; see the broker's log"))
 
     async def _paced(self, work: Sliced[T]) -> T:
