@@ -12,7 +12,8 @@ for `MISSING_MS`.
 
 Whoever may set a setting of a topic chooses a place that this service then writes, and a schema registry that
 it asks. On a cluster without security that is nobody new. On a secured one, both are only in the places that
-`--tables` names. Each pipeline is a process, so their number is bounded.
+`--tables` names. Pipelines run without end, and each has a driver of its own when a shared one has died, so
+their number is bounded.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 PERIOD_S: Final = 3.0
 MISSING_MS: Final = 60_000
-TABLES_MAX: Final = 100
-"""Pipelines that topics may have. Each takes some hundred megabytes."""
+TABLES_MAX: Final = 200
+"""Pipelines that topics may have."""
 REASON_CHARACTERS_MAX: Final = 500
 SCHEMA_REGISTRY: Final = "schema_registry"
 TOPIC_ID: Final = "barnabas.topic.id"
