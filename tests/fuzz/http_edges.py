@@ -153,6 +153,8 @@ def hostile_requests(token: str | None) -> Iterator[tuple[str, bytes]]:
                 yield f"{method} {path}, {name}", _request(method, path, token, body)
     yield "a long path", _request("GET", "/" + "a" * 15_000, token)
     yield "a path of escapes", _request("GET", "/" + "%2e%2e%2f" * 1_500, token)
+    level = b'{"level": "DEBUG"}'
+    yield "a logger of many parts", _request("PUT", "/admin/loggers/" + "a." * 7_000, token, level)
     yield "a long query", _request("GET", "/metrics?" + "a=b&" * 3_500, token)
     yield "many headers", _request("GET", "/", token, more="".join(f"x{n}: y\r\n" for n in range(1_500)))
     yield "a head that is too large", _request("GET", "/", token, more=f"x: {'y' * 1_000_000}\r\n")
