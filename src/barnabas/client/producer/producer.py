@@ -287,6 +287,8 @@ class Producer(Generic[Key, Value]):
         return delivery
 
     async def _take_turns(self) -> None:
+        if self._appending.owes_turn:
+            await self._take_turns()
         """Let the loop send a full batch. A caller that sends in a loop would never let it."""
         self._appending.owes_turn = False
         await asyncio.sleep(0)
