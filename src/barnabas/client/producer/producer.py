@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, Self
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.connections import Connect, connect_by_socket
 from barnabas.client.config.settings import ProducerSettings
-from barnabas.client.core.client_errors import ClientClosed, IllegalState
+from barnabas.client.core.client_errors import ClientClosed, IllegalState, SendCancelled
 from barnabas.client.core.metadata import Partition
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.extensions.client_metrics import ClientMetrics
@@ -281,6 +281,9 @@ class Producer(Generic[Key, Value]):
                 delivery = await self._append_later(topic, key, value, partition, headers, timestamp_ms)
         except Exception as error:
             self._interceptors.on_outcome(record, None, error)
+            raise
+        except BaseException as error:
+            self._interceptors.on_outcome(record, None, SendCancelled(f"the send was given up: {error!r}"))
             raise
         if self._interceptors:
             delivery.add_done_callback(partial(self._intercept, record))
