@@ -223,6 +223,7 @@ class ClusterClient:
         return await drive_async(steps, self._do)
 
     async def _do(self, step: Step) -> Any:
+        self.connections.check_open()
         if isinstance(step, Pause):
             return await asyncio.sleep(step.ms / 1_000)
         if step.broker_id == ANY_BROKER:

@@ -153,7 +153,7 @@ class Producer(Generic[Key, Value]):
 
     async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Send what is left, abort an open transaction, and close the connections. Records that are not
-        acknowledged within `timeout_ms` fail with `ClientClosed`.
+        acknowledged within `timeout_ms` fail with `ClientClosed`, as do calls of other tasks that still wait.
         """
         if self._is_closed:
             return
@@ -174,11 +174,13 @@ class Producer(Generic[Key, Value]):
 
     async def _finish(self) -> None:
         transactions = self._transactions
-        if transactions is not None and transactions.state.status in (
-            TransactionStatus.IN_TRANSACTION,
-            TransactionStatus.ABORTABLE_ERROR,
-        ):
-            await transactions.abort()
+        if transactions is not None:
+            await transactions.until_ended()
+            if transactions.state.status in (
+                TransactionStatus.IN_TRANSACTION,
+                TransactionStatus.ABORTABLE_ERROR,
+            ):
+                await transactions.abort()
         await self.flush()
 
     # --- records ---
@@ -287,11 +289,11 @@ class Producer(Generic[Key, Value]):
             raise
         if self._interceptors:
             delivery.add_done_callback(partial(self._intercept, record))
+        if self._appending.owes_turn:
+            await self._take_turns()
         return delivery
 
     async def _take_turns(self) -> None:
-        if self._appending.owes_turn:
-            await self._take_turns()
         """Let the loop send a full batch. A caller that sends in a loop would never let it."""
         self._appending.owes_turn = False
         await asyncio.sleep(0)
