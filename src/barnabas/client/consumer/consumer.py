@@ -299,9 +299,9 @@ class Consumer(Generic[Key, Value]):
             await processing.run(stop)
         finally:
             engine.owner = None
-            await letters.close()
             source.hold(())
             source.rewind(processing.offsets())
+            await letters.close()
 
     # --- commits ---
 
