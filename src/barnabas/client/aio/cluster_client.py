@@ -163,12 +163,13 @@ class ClusterClient:
         await self.connections.close()
 
     async def any_channel(self) -> Channel:
-        """Channel to any broker, preferably an open one. After a failed login no other broker is tried,
-        because the password would fail there too.
+        """Channel to any broker, preferably an open one, and of these the one with the fewest requests in
+        flight: a broker that stands still has some. After a failed login no other broker is tried, because
+        the password would fail there too.
         """
-        for channel in self.connections.open_channels():
-            if not channel.throttled_ms:
-                return channel
+        usable = [channel for channel in self.connections.open_channels() if not channel.throttled_ms]
+        if usable:
+            return min(usable, key=lambda channel: channel.in_flight)
         failures: list[KafkaError] = []
         known = [*self.state.brokers.values(), *self.metadata.brokers.values()]
         addresses = self._bootstrap if self._metadata_options.rebootstraps or not known else ()
