@@ -70,12 +70,13 @@ async def test_a_caller_that_gives_up_leaves_the_attempt_to_the_others() -> None
         await connections.close()
 
 
-async def test_an_address_that_fails_rests_longer_each_time() -> None:
+@pytest.mark.parametrize("error", [NetworkException("refused"), RuntimeError("a fault of a library")])
+async def test_an_address_that_fails_rests_longer_each_time(error: Exception) -> None:
     limits: list[float] = []
 
     async def refuse(address: Endpoint, options: ConnectionOptions, timeout_ms: float) -> Channel:
         limits.append(timeout_ms)
-        raise NetworkException("refused")
+        raise error
 
     options = replace(OPTIONS, setup_timeout_ms=10, setup_timeout_max_ms=30)
     connections = Connections(options, random.Random(1), refuse)
@@ -83,7 +84,7 @@ async def test_an_address_that_fails_rests_longer_each_time() -> None:
     pauses = []
     for _ in range(4):
         begun_s = loop.time()
-        with pytest.raises(NetworkException):
+        with pytest.raises(type(error)):
             await connections.to(NOWHERE)
         pauses.append((loop.time() - begun_s) * 1_000)
     assert pauses[1] >= 8

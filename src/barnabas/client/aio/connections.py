@@ -24,7 +24,6 @@ from barnabas.client.core.retries import BACKOFF, spread
 from barnabas.client.security.settings import PLAINTEXT, Secured
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.backoff import Backoff
-from barnabas.core.errors import KafkaError
 from barnabas.core.ids import Randomness
 
 DATA: Final = "data"
@@ -172,7 +171,7 @@ class Connections:
         limits = Backoff(self.options.setup_timeout_ms, self.options.setup_timeout_max_ms)
         try:
             channel = await self._connect(address, self.options, limits.after_ms(rest.failures))
-        except KafkaError:
+        except Exception:  # a fault of a library rests too: the callers try again at once
             pause_ms = spread(self.options.backoff.after_ms(rest.failures), self._randomness)
             rest.failures += 1
             rest.until_s = loop.time() + pause_ms / 1_000
