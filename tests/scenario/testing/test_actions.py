@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
 
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -137,6 +138,12 @@ def test_a_group_rebalances_when_the_test_says(broker: RunningBroker) -> None:
     found = broker.wait_for(group=group, state="Stable", members=1)
     assert [each.topic for each in found.members[0].partitions] == [topic]
     member.close()
+    broker.wait_for(group=group, state="Empty")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_consumer_groups([group])[group].result(60)
+    assert broker.wait_for(group=group, state="Dead").members == ()
+    with pytest.raises(TimeoutError, match=r"does not exist after 0\.1 s; the test waits for 0 members"):
+        broker.wait_for(group=group, members=0, timeout_s=0.1)
 
 
 def test_all_members_are_fenced_at_once(broker: RunningBroker) -> None:
