@@ -183,6 +183,22 @@ def test_a_disk_fills_up_at_the_second_produce() -> None:
         assert "No space left" in broker.halt_reason
 
 
+def test_a_disk_stalls_at_the_second_produce_until_it_heals() -> None:
+    with run_broker({"log.flush.interval.messages": "1"}) as broker:
+        topic = broker.create_topic()
+        stalled = broker.faults.add(api="Produce", action="stall-disk", after=1, times=1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "log_level": 0})
+        producer.produce(topic, b"one")
+        assert producer.flush(30) == 0
+        producer.produce(topic, b"two")
+        producer.poll(0)
+        stalled.wait_for_hits()
+        assert producer.flush(0.2) == 1
+        broker.disk.heal()
+        assert producer.flush(30) == 0
+        assert broker.values(topic) == [b"one", b"two"]
+
+
 def test_a_function_of_the_test_answers_in_place_of_the_broker(broker: RunningBroker) -> None:
     topic = broker.create_topic()
 
