@@ -62,7 +62,7 @@ class Wires:
                     loop.call_soon_threadsafe(transport.abort)
 
     def die(self) -> None:
-        """End every connection, whatever the broker's loop does at the moment; any thread may call it."""
+        """End every connection, also while the broker's loop is busy; any thread may call it."""
         self.is_dead = True
         ended: list[socket.socket] = list(self._served)
         ended += [each.get_extra_info("socket")._sock for each in tuple(self._opened)]
