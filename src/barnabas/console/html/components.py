@@ -47,6 +47,11 @@ def badge(shown: Content, tone: Tone = "plain", *, title: str | None = None) -> 
     return span(shown, class_=f"badge {tone}", title=title)
 
 
+def live_sign() -> Element:
+    """Whether the figures of the page arrive. The page's script keeps it true."""
+    return span("connecting", class_="live off")
+
+
 def card(
     heading: str | None,
     *content: Content,

@@ -24,6 +24,7 @@ from barnabas.console.html.components import (
     facts,
     field,
     folded,
+    live_sign,
     note,
 )
 from barnabas.console.html.elements import Content, Element, a, button, code, div, input_, p, span
@@ -69,7 +70,7 @@ async def show(ctx: Context) -> Response:
         actions = a("Reset offsets", href=path_of(group_id, "/reset"), class_="button")
     return ctx.page(
         f"Group {group_id}",
-        heading(group_id, span("live", class_="live"), actions, above=crumbs((("Groups", "/groups"),))),
+        heading(group_id, live_sign(), actions, above=crumbs((("Groups", "/groups"),))),
         live,
         _manage(ctx, group_id) if ctx.may_change else None,
     )

@@ -335,7 +335,7 @@ async def _show_live(ctx: Context, name: str, partitions: list[int]) -> Response
     )
     tail = div(
         div(
-            span("waiting for records", class_="live", id="tail-state"),
+            span("connecting", class_="live off", id="tail-state"),
             button("Pause", type="button", id="tail-pause", aria_pressed="false"),
             class_="actions",
         ),

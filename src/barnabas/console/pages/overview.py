@@ -15,6 +15,7 @@ from barnabas.console.html.components import (
     data_table,
     figure_tile,
     folded,
+    live_sign,
     note,
     tiles,
 )
@@ -46,9 +47,7 @@ async def show(ctx: Context) -> Response:
     where = [f"cluster {found.cluster_id}"]
     if found.store:
         where.append(f"metadata in the {found.store} store")
-    return ctx.page(
-        "Overview", heading("Overview", span("live", class_="live"), below=", ".join(where)), live
-    )
+    return ctx.page("Overview", heading("Overview", live_sign(), below=", ".join(where)), live)
 
 
 async def show_live(ctx: Context) -> Response:

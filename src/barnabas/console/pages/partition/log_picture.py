@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, note
+from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, live_sign, note
 from barnabas.console.html.elements import Content, Element, a, div, p, small, span
 from barnabas.console.html.figures import DASH, moment, number, size
 from barnabas.console.pages.partition.log_chart import log_chart
@@ -42,7 +42,7 @@ async def show(ctx: Context) -> Response:
         f"{name} · {partition}",
         heading(
             f"Partition {partition}",
-            span("live", class_="live"),
+            live_sign(),
             messages,
             above=crumbs((("Topics", "/topics"), (name, f"/topics/{name}"))),
         ),
