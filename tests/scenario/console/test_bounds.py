@@ -15,8 +15,10 @@ import pytest
 from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.sync.admin import Admin
 from barnabas.client.sync.producer import Producer
+from barnabas.records.compression import Codec, compress
+from tests.support import wire
 from tests.support.broker import BarnabasBroker
-from tests.support.console import RunningConsole, running_console
+from tests.support.console import RunningConsole, running_console, words
 from tests.support.waiting import eventually
 
 VALUE_BYTES = 8 << 20
@@ -108,3 +110,43 @@ def test_many_pages_of_large_records_take_turns(own_console: RunningConsole, lar
             each.join()
     assert found == [200] * AT_ONCE
     assert watch.peak_bytes < BOUND_BYTES < ALL_AT_ONCE_BYTES
+
+
+HEADERS = 20_000_000
+"""Empty ones. A batch of some kilobytes inflates to them; a decoder takes gigabytes for them."""
+
+
+def many_headers(headers: int) -> bytes:
+    """A record, as a client could send it that this library is not."""
+    body = b"\x00" + wire.varint(0) * 2 + wire.varint(-1) * 2 + wire.varint(headers) + b"\x00\x01" * headers
+    records = wire.varint(len(body)) + body
+    return wire.batch(records=compress(Codec.ZSTD, records), attributes=Codec.ZSTD, count=1)
+
+
+def test_records_of_very_many_headers_hold_little(
+    own_console: RunningConsole, broker: BarnabasBroker
+) -> None:
+    topic = "headers"
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+    with Watch(own_console) as watch, own_console.client() as client, own_console.client() as viewer:
+        with (
+            viewer.stream("GET", f"/topics/{topic}/messages/live") as tail,
+            wire.WireConnection(broker.host, broker.port) as producer,
+        ):
+            lines = tail.iter_lines()
+            assert any("live" in line for line in lines)
+            assert producer.produce(topic, many_headers(HEADERS))[0] == 0
+            for _ in range(60):  # each is decoded, and a page of all of them would take a gigabyte
+                assert producer.produce(topic, many_headers(100_000))[0] == 0
+            assert producer.produce(topic, wire.batch([b"the last one"]))[0] == 0
+            assert any("the last one" in line for line in lines)
+        page = client.get(f"/topics/{topic}/messages?limit=500")
+        assert page.status_code == 200
+        assert "the last one" in words(page)
+        assert client.get(f"/topics/{topic}/records/0/0").status_code == 422
+        assert "100,000" in words(client.get(f"/topics/{topic}/records/0/1"))
+        found = client.get(f"/api/topics/{topic}/messages?start=oldest").json()
+        assert 0 < len(found["rows"]) < 10
+        assert client.get(f"/topics/{topic}/messages/download?start=oldest").status_code == 200
+    assert watch.peak_bytes < BOUND_BYTES

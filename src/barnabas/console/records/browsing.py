@@ -17,7 +17,7 @@ from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.expression import MISSING, Candidate, Predicate, holds
-from barnabas.console.records.fetching import Fetched, fetch_in_log
+from barnabas.console.records.fetching import Fetched, fetch_in_log, memory_of
 from barnabas.console.records.masking import Mask
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
@@ -239,10 +239,10 @@ class _Scan:
 
     def hold(self, partition: int, found: list[Found]) -> None:
         self.held[partition].extend(found)
-        self._held_bytes += sum(_size_of(each.record) for each in found)
+        self._held_bytes += sum(memory_of(each.record) for each in found)
 
     def take(self, found: Found) -> None:
-        size = _size_of(found.record)
+        size = memory_of(found.record)
         self._records.append(found)
         self._kept_bytes += size
         self._held_bytes -= size
@@ -284,15 +284,11 @@ async def candidate(partition: int, record: Record, decoder: Decoder | None) -> 
     )
 
 
-def _size_of(record: Record) -> int:
-    return len(record.key or b"") + len(record.value or b"") + 64
-
-
 def _newest_within(found: list[Found], limit_bytes: int) -> list[Found]:
     kept: list[Found] = []
     left = limit_bytes
     for each in reversed(found):
-        left -= _size_of(each.record)
+        left -= memory_of(each.record)
         if left < 0 and kept:
             break
         kept.append(each)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.aborted_transactions import AbortedFilter
 from barnabas.client.core.steps import Steps, ask, raise_for
+from barnabas.client.extensions.records import Record as ConsumedRecord
 from barnabas.console.records.masking import Mask
 from barnabas.core.errors import KafkaError, OffsetOutOfRange
 from barnabas.core.ids import TopicPartition
@@ -33,6 +34,8 @@ DECODED_BYTES_MAX: Final = 32 * 1024 * 1024
 without a key and a value. The next fetch goes on inside the batch."""
 RECORD_BYTES: Final = 256
 HEADER_BYTES: Final = 160
+HEADERS_MAX: Final = 100_000
+"""Of one record. A compressed batch of some kilobytes has room for millions of empty headers."""
 FETCH_BY_NAME: Final = 12
 UNREADABLE_MAX: Final = 5
 
@@ -135,7 +138,7 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
         whole = len(records)
         try:
             found = (
-                iterate_records(each, INFLATED_BYTES_MAX)
+                iterate_records(each, INFLATED_BYTES_MAX, HEADERS_MAX)
                 if isinstance(each, RecordBatch)
                 else iterate_message_records(each, INFLATED_BYTES_MAX)
             )
@@ -145,7 +148,7 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
                 if kept_bytes >= DECODED_BYTES_MAX:
                     return Fetched(records, record.offset, len(data), tuple(unreadable))
                 records.append(record)
-                kept_bytes += _memory_of(record)
+                kept_bytes += memory_of(record)
         except (KafkaError, ValueError, IndexError) as error:
             del records[whole:]
             if len(unreadable) < UNREADABLE_MAX:
@@ -154,7 +157,8 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
     return Fetched(records, next_offset, len(data), tuple(unreadable))
 
 
-def _memory_of(record: Record) -> int:
+def memory_of(record: Record | ConsumedRecord[bytes | None, bytes | None]) -> int:
+    """Bytes that the record takes, its headers included: empty ones too."""
     headers = sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 

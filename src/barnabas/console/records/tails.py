@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.extensions.records import Record
+from barnabas.console.records.arriving import RING_BYTES, RING_RECORDS, Newest, newest_of
+from barnabas.console.records.fetching import memory_of
 from barnabas.console.records.masking import Mask, Masks
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -27,10 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RING_RECORDS: Final = 1_000
-RING_BYTES: Final = 8 * 1024 * 1024
-RECORD_BYTES_MAX: Final = 256 * 1024
-"""A larger value is cut in the ring; its own page has all of it."""
+TAKEN_BYTES: Final = 1024 * 1024
+"""Of batches that a thread decodes at once."""
 SHOWN_AT_ONCE: Final = 20
 PERIOD_S: Final = 0.25
 POLL_MS: Final = 250.0
@@ -116,8 +116,9 @@ class _Tail:
                     await consumer.position(each)
                 self.ready.set()
                 while True:
-                    for record in await consumer.poll(timeout_ms=POLL_MS):
-                        self._add(record)
+                    taken = await consumer.take_batches(TAKEN_BYTES, POLL_MS)
+                    if taken is not None:
+                        self._add(await asyncio.to_thread(newest_of, taken, self._mask))
         except (KafkaError, ClusterUnreachable) as error:
             self.failure = error.message if isinstance(error, KafkaError) else str(error)
         except Exception as error:  # one tail ends, the others go on
@@ -126,25 +127,14 @@ class _Tail:
         finally:
             self.ready.set()
 
-    def _add(self, record: Record[bytes | None, bytes | None]) -> None:
-        is_cut = _size_of(record) > RECORD_BYTES_MAX
-        if is_cut:
-            record = record._replace(
-                key=record.key[:RECORD_BYTES_MAX] if record.key is not None else None,
-                value=record.value[:RECORD_BYTES_MAX] if record.value is not None else None,
-                headers=record.headers[:20] if _headers_size(record) < RECORD_BYTES_MAX else (),
-            )
-        if self._mask is not None:  # behind the cut: parsing is bounded, and half a value is masked whole
-            record = record._replace(
-                key=self._mask.of_key(record.key),
-                value=self._mask.of_value(record.value),
-                headers=self._mask.of_headers(record.headers),
-            )
-        self._count += 1
-        self._ring.append(Arrived(self._count, record, is_cut))
-        self._ring_bytes += _size_of(record)
+    def _add(self, found: Newest) -> None:
+        self._count += found.count - len(found.kept)
+        for record, is_cut in found.kept:
+            self._count += 1
+            self._ring.append(Arrived(self._count, record, is_cut))
+            self._ring_bytes += memory_of(record)
         while len(self._ring) > RING_RECORDS or self._ring_bytes > RING_BYTES:
-            self._ring_bytes -= _size_of(self._ring.popleft().record)
+            self._ring_bytes -= memory_of(self._ring.popleft().record)
 
 
 class Tails:
@@ -216,11 +206,3 @@ class Tails:
         self._by_topic.clear()
         for each in tails:
             await each.stop()
-
-
-def _headers_size(record: Record[bytes | None, bytes | None]) -> int:
-    return sum(len(name) + len(value or b"") for name, value in record.headers)
-
-
-def _size_of(record: Record[bytes | None, bytes | None]) -> int:
-    return len(record.key or b"") + len(record.value or b"") + _headers_size(record) + 100
