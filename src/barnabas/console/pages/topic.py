@@ -427,7 +427,7 @@ _PARTITION_COLUMNS = (
     Column("Partition"),
     Column("Leader"),
     Column("Replicas"),
-    Column("First offset", is_number=True),
+    Column("First offset", is_number=True, is_optional=True),
     Column("End offset", is_number=True),
     Column("Records", is_number=True, is_optional=True),
     Column("Size", is_number=True),
