@@ -32,8 +32,7 @@ logger = logging.getLogger(__name__)
 TAKEN_BYTES: Final = 1024 * 1024
 """Of batches that a thread decodes at once."""
 SHOWN_AT_ONCE: Final = 20
-PERIOD_S: Final = 0.25
-POLL_MS: Final = 250.0
+PERIOD_MS: Final = 250.0
 FETCH_BYTES_MIN: Final = 512 * 1024
 """Of an answer that comes before the period is over."""
 UNBROKEN_MS: Final = 10.0
@@ -103,7 +102,7 @@ class _Tail:
             "fetch.max.bytes": 4 * 1024 * 1024,
             # The broker answers when a viewer looks, instead of once for each produce request.
             "fetch.min.bytes": FETCH_BYTES_MIN,
-            "fetch.max.wait.ms": round(PERIOD_S * 1_000),
+            "fetch.max.wait.ms": round(PERIOD_MS),
             "max.partition.fetch.bytes": 512 * 1024,
             "enable.auto.commit": False,
         }
@@ -116,7 +115,7 @@ class _Tail:
                     await consumer.position(each)
                 self.ready.set()
                 while True:
-                    taken = await consumer.take_batches(TAKEN_BYTES, POLL_MS)
+                    taken = await consumer.take_batches(TAKEN_BYTES, PERIOD_MS)
                     if taken is not None:
                         self._add(await asyncio.to_thread(newest_of, taken, self._mask))
         except (KafkaError, ClusterUnreachable) as error:
@@ -171,7 +170,7 @@ class Tails:
             seen = tail.count
             yield News([], 0, tail.failure)
             while tail.failure is None:
-                await asyncio.sleep(PERIOD_S)
+                await asyncio.sleep(PERIOD_MS / 1_000)
                 news = tail.since(seen)
                 missed = tail.count - seen - len(news)
                 seen = tail.count
