@@ -6,6 +6,7 @@ The name of a group can be any text, so it is in the query of an address and nev
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from urllib.parse import urlencode
 
@@ -42,6 +43,7 @@ from barnabas.core.ids import TopicPartition
 
 REFRESH_S = 3.0
 ROWS_MAX = 2_000
+_TARGET = re.compile(r"(?P<topic>.+):(?P<partition>[0-9]{1,9})=(?P<offset>[0-9]{1,18})")
 _ACTIVE = frozenset({"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 
@@ -343,11 +345,10 @@ async def reset(ctx: Context) -> Response:
 
 
 def _target(text: str) -> tuple[TopicPartition, int]:
-    place, _, offset = text.rpartition("=")
-    topic, _, partition = place.rpartition(":")
-    if not topic or not partition.isdigit() or not offset.isdigit():
+    found = _TARGET.fullmatch(text)
+    if found is None:
         raise Refused("the form is damaged: show the change again")
-    return TopicPartition(topic, int(partition)), int(offset)
+    return TopicPartition(found["topic"], int(found["partition"])), int(found["offset"])
 
 
 # --- deletion ---
