@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Self
 from urllib.parse import urlsplit
@@ -15,11 +16,12 @@ import pytest
 from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.sync.admin import Admin
 from barnabas.client.sync.producer import Producer
+from barnabas.console.pages.messages import DOWNLOADS_MAX
 from barnabas.records.compression import Codec, compress
 from tests.support import wire
 from tests.support.broker import BarnabasBroker
 from tests.support.console import RunningConsole, running_console, words
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 VALUE_BYTES = 8 << 20
 VALUES = 12
@@ -78,11 +80,18 @@ def connect(console: RunningConsole, path: str) -> socket.socket:
     return sock
 
 
+def status_of(sock: socket.socket) -> int:
+    sock.settimeout(PATIENCE_S)
+    return int(sock.recv(len("HTTP/1.1 200")).split()[1])
+
+
 def test_slow_readers_of_downloads_hold_little(own_console: RunningConsole, large: str) -> None:
     with Watch(own_console) as watch, own_console.client() as client:
         client.get("/topics")
         readers = [connect(own_console, f"{large}/download?start=oldest") for _ in range(AT_ONCE)]
         try:
+            answers = Counter(status_of(each) for each in readers)
+            assert answers == {200: DOWNLOADS_MAX, 503: AT_ONCE - DOWNLOADS_MAX}
             time.sleep(4)  # as much as they get while they read nothing
             refused = client.get(f"{large}/download")
             assert refused.status_code == 503

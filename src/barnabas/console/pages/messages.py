@@ -495,23 +495,17 @@ async def download(ctx: Context) -> Response:
     predicate_of(query)
 
     console = ctx.console
-    if console.downloads >= DOWNLOADS_MAX:
-        raise Refused("too many downloads run now: try again later", 503)
     query = replace(query, limit=DOWNLOAD_PAGE)
-    try:
-        # A query that cannot be answered is refused in words, before the file begins.
-        first = [await read(ctx, name, query, partitions)]
-    except InvalidQuery as error:
-        raise Refused(str(error)) from None
 
     async def lines() -> AsyncIterator[bytes]:
-        if console.downloads >= DOWNLOADS_MAX:  # others have begun since then: the transfer breaks off
-            raise Refused("too many downloads run now", 503)
+        if console.downloads >= DOWNLOADS_MAX:
+            raise Refused("too many downloads run now: try again later", 503)
         console.downloads += 1
         try:
             left, at = DOWNLOAD_RECORDS_MAX, query
-            while left > 0:
-                page = first.pop() if first else await read(ctx, name, at, partitions)
+            page = await read(ctx, name, at, partitions)
+            yield b""  # the query can be answered
+            while True:
                 at, is_complete = at.going_on(page.cursors), page.is_complete
                 records = page.records[:left][::-1]
                 del page
@@ -522,13 +516,19 @@ async def download(ctx: Context) -> Response:
                         found = records.pop()
                         chunk += _line(_plain(found.partition, found.record))
                     yield bytes(chunk)
-                if is_complete:
+                if is_complete or left <= 0:
                     return
+                page = await read(ctx, name, at, partitions)
         finally:
             console.downloads -= 1
 
+    file = lines()
+    try:
+        await anext(file)  # what cannot be answered is refused in words, before the file begins
+    except InvalidQuery as error:
+        raise Refused(str(error)) from None
     headers = {"content-disposition": f'attachment; filename="{name}.jsonl"'}
-    return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
+    return StreamingResponse(file, media_type="application/x-ndjson", headers=headers)
 
 
 def _line(record: dict[str, object]) -> bytes:
