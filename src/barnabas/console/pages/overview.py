@@ -57,7 +57,8 @@ async def show_live(ctx: Context) -> Response:
             if not ctx.may_enter:
                 return  # the user has signed out
             try:
-                found: Content = _figures(await ctx.view.overview(), ctx.connection.traffic)
+                overview = await ctx.connection.live_overview.get()
+                found: Content = _figures(overview, ctx.connection.traffic)
             except FAILURES:
                 found = note("No broker answers now.", tone="bad")
             yield event(found)
