@@ -354,7 +354,7 @@ async def answer_settings(ctx: Context) -> list[Setting]:
 
 
 _DIR_COLUMNS = (
-    Column("Broker"),
+    Column("Broker", is_short=True),
     Column("Directory"),
     Column("State"),
     Column("Replicas", is_number=True),

@@ -192,7 +192,7 @@ def _broker(row: BrokerRow) -> tuple[Content, ...]:
 
 
 _BROKER_COLUMNS = (
-    Column("Broker"),
+    Column("Broker", is_short=True),
     Column("State"),
     Column("Address"),
     Column("Rack", is_optional=True),

@@ -427,7 +427,7 @@ async def answer_settings(ctx: Context) -> list[Setting]:
 
 
 _PARTITION_COLUMNS = (
-    Column("Partition"),
+    Column("Partition", is_short=True),
     Column("Leader"),
     Column("Replicas"),
     Column("First offset", is_number=True, is_optional=True),

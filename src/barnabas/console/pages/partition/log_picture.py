@@ -163,7 +163,7 @@ def _followers(found: LogPicture) -> Content:
     if not found.followers:
         return None
     columns = (
-        Column("Replica"),
+        Column("Replica", is_short=True),
         Column("State"),
         Column("Log end", is_number=True),
         Column("Behind", is_number=True),
@@ -196,7 +196,9 @@ def _epochs(found: LogPicture) -> Content:
             "Each leader writes in an epoch of its own, so that replicas find where their logs part.",
             class_="soft",
         ),
-        data_table("Leader epochs", (Column("Epoch"), Column("From offset", is_number=True)), rows),
+        data_table(
+            "Leader epochs", (Column("Epoch", is_short=True), Column("From offset", is_number=True)), rows
+        ),
     )
 
 
