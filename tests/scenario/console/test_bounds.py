@@ -146,7 +146,7 @@ def test_records_of_very_many_headers_hold_little(
             lines = tail.iter_lines()
             assert any("live" in line for line in lines)
             assert producer.produce(topic, many_headers(HEADERS))[0] == 0
-            for _ in range(60):  # each is decoded, and a page of all of them would take a gigabyte
+            for _ in range(6):  # of each, the headers are decoded
                 assert producer.produce(topic, many_headers(100_000))[0] == 0
             assert producer.produce(topic, wire.batch([b"the last one"]))[0] == 0
             assert any("the last one" in line for line in lines)

@@ -55,6 +55,7 @@ def test_a_record_of_very_many_headers_is_not_decoded(monkeypatch: pytest.Monkey
     assert found.next_offset == 2
     (told,) = found.unreadable
     assert "1,001 headers" in told
+    assert found.first_unreadable == 0
 
 
 def test_empty_headers_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,10 +89,12 @@ async def _record(ctx: Context, name: str, partition: int, offset: int) -> Recor
             found = await fetch(ctx.cluster, at, offset, FETCH_BYTES, ctx.mask(name))
         except OffsetOutOfRange:
             raise Refused(f"partition {partition} of {name} has no offset {offset:,}", 404) from None
-        if found.records:
-            return found.records[0]
-        if found.unreadable:
+        first = found.records[0] if found.records else None
+        unreadable = found.first_unreadable
+        if unreadable is not None and (first is None or unreadable < first.offset):
             raise Refused(found.unreadable[0], 422)
+        if first is not None:
+            return first
         if found.next_offset <= offset:
             break
         offset = found.next_offset

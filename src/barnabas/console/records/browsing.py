@@ -208,7 +208,7 @@ class Browser:
             )
 
     async def _kept(self, partition: int, records: list[Record], least: int) -> tuple[list[Found], int]:
-        """Records that the filter keeps, and how many it has seen: all, or at least `least` when it is late."""
+        """Records that the filter keeps, and how many it has seen: all, or `least` if it is late."""
         if self._predicate is None:
             return [Found(partition, each) for each in records], len(records)
         found = []

@@ -47,6 +47,8 @@ class Fetched(NamedTuple):
     size_bytes: int
     unreadable: tuple[str, ...] = ()
     """Batches that cannot be decoded, with the reason."""
+    first_unreadable: int | None = None
+    """Last offset of the first of these batches."""
 
 
 async def fetch(
@@ -130,6 +132,7 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
     keeps = AbortedFilter(aborted)
     records: list[Record] = []
     unreadable: list[str] = []
+    first_unreadable = None
     next_offset, kept_bytes = offset, 0
     for each in _batches(data):
         if isinstance(each, RecordBatch) and (not keeps.keeps(each) or each.is_control):
@@ -146,15 +149,16 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
                 if record.offset < offset:
                     continue
                 if kept_bytes >= DECODED_BYTES_MAX:
-                    return Fetched(records, record.offset, len(data), tuple(unreadable))
+                    return Fetched(records, record.offset, len(data), tuple(unreadable), first_unreadable)
                 records.append(record)
                 kept_bytes += memory_of(record)
         except (KafkaError, ValueError, IndexError) as error:
             del records[whole:]
+            first_unreadable = each.last_offset if first_unreadable is None else first_unreadable
             if len(unreadable) < UNREADABLE_MAX:
                 unreadable.append(f"the batch up to offset {each.last_offset} cannot be decoded: {error}")
         next_offset = max(next_offset, each.next_offset)
-    return Fetched(records, next_offset, len(data), tuple(unreadable))
+    return Fetched(records, next_offset, len(data), tuple(unreadable), first_unreadable)
 
 
 def memory_of(record: Record | ConsumedRecord[bytes | None, bytes | None]) -> int:
