@@ -50,7 +50,7 @@ def test_a_record_of_very_many_headers_is_not_decoded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(fetching, "HEADERS_MAX", 1_000)
     many = build_batch([(None, b"v", [("", None)] * 1_001, 0)], codec=Codec.GZIP)
     few = build_batch([(None, b"v", [("", None)] * 1_000, 0)], base_offset=1)
-    found = decode(many + few, 0)
+    found = decode(bytes(many + few), 0)
     assert [record.offset for record in found.records] == [1]
     assert found.next_offset == 2
     (told,) = found.unreadable

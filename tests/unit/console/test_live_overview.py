@@ -6,7 +6,6 @@ import asyncio
 from typing import cast
 
 from barnabas.console.view.interface import ClusterView
-from barnabas.console.view.rows import Overview
 from barnabas.console.web.connections import LIVE_FRESH_MS, Connection
 from tests.support.manual_time import ManualClock
 
@@ -24,14 +23,14 @@ class View:
 
 
 def test_viewers_share_one_overview() -> None:
-    async def look() -> list[tuple[set[Overview], int]]:
+    async def look() -> list[tuple[set[object], int]]:
         clock, view = ManualClock(), View()
         connection = Connection({"bootstrap.servers": "127.0.0.1:1"}, clock, None)
         connection.view = cast("ClusterView", view)
-        found = []
+        found: list[tuple[set[object], int]] = []
         for _ in range(2):
             shown = await asyncio.gather(*(connection.live_overview.get() for _ in range(VIEWERS)))
-            found.append((set(shown), view.asked))
+            found.append((set[object](shown), view.asked))
             clock.advance(LIVE_FRESH_MS)
         await connection.close()
         return found

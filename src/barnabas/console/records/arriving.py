@@ -38,8 +38,8 @@ class Kept(NamedTuple):
 class Newest(NamedTuple):
     kept: list[Kept]
     """The newest records that fit into a ring, the oldest of them first."""
-    count: int
-    """All records, those that cannot be decoded too."""
+    records: int
+    """Number of all records, those that cannot be decoded too."""
 
 
 def newest_of(taken: BatchesOfPartition, mask: Mask | None) -> Newest:
@@ -51,7 +51,8 @@ def newest_of(taken: BatchesOfPartition, mask: Mask | None) -> Newest:
                 if record.offset < taken.start:
                     continue
                 count += 1
-                each = _cut(Record(*taken.at, *record[:4], record.headers))
+                offset, timestamp, key, value, headers = record
+                each = _cut(Record(*taken.at, offset, timestamp, key, value, headers))
                 found.append(each)
                 size_bytes += memory_of(each.record)
                 while len(found) > RING_RECORDS or size_bytes > RING_BYTES:

@@ -211,7 +211,7 @@ class Browser:
         """Records that the filter keeps, and how many it has seen: all, or `least` if it is late."""
         if self._predicate is None:
             return [Found(partition, each) for each in records], len(records)
-        found = []
+        found: list[Found] = []
         unbroken_ms = self._clock.monotonic_ms()
         for seen, each in enumerate(records):
             now_ms = self._clock.monotonic_ms()

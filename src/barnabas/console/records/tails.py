@@ -127,7 +127,7 @@ class _Tail:
             self.ready.set()
 
     def _add(self, found: Newest) -> None:
-        self._count += found.count - len(found.kept)
+        self._count += found.records - len(found.kept)
         for record, is_cut in found.kept:
             self._count += 1
             self._ring.append(Arrived(self._count, record, is_cut))
