@@ -9,7 +9,6 @@ reader stops when its last viewer leaves.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,12 +21,11 @@ from barnabas.console.records.fetching import memory_of
 from barnabas.console.records.masking import Mask, Masks
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
+from barnabas.core.reporting.error_isolation import complain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-logger = logging.getLogger(__name__)
 
 TAKEN_BYTES: Final = 1024 * 1024
 """Of batches that a thread decodes at once."""
@@ -120,8 +118,8 @@ class _Tail:
                         self._add(await asyncio.to_thread(newest_of, taken, self._mask))
         except (KafkaError, ClusterUnreachable) as error:
             self.failure = error.message if isinstance(error, KafkaError) else str(error)
-        except Exception as error:  # one tail ends, the others go on
-            logger.exception("the tail of %s failed", self._topic)
+        except Exception as error:  # noqa: BLE001 - one tail ends, the others go on
+            complain("the tail of", self._topic, error)
             self.failure = repr(error)
         finally:
             self.ready.set()
