@@ -163,11 +163,14 @@ def measure_tail(
         found[name] += times
         return p99(times)
 
+    print(f"\np99 of a small produce, quiet and with {VIEWERS} viewers of the tail:")
     for _ in range(rounds):
         quiet = phase("quiet")
         with viewers(console, topic):
             console_before, fetches_before = cpu_s(console.process.pid), fetches(metrics)
-            ratios.append(phase("watched") / quiet)
+            watched = phase("watched")
+            ratios.append(watched / quiet)
+            print(f"  {quiet:.2f} ms, {watched:.2f} ms: {ratios[-1]:.2f}", flush=True)
             console_s += cpu_s(console.process.pid) - console_before
             fetched += fetches(metrics) - fetches_before
     records = rounds * PRODUCES
