@@ -378,3 +378,33 @@ def test_clients_are_shown_with_what_they_report(
     names = {each[0] for each in rows_of(page, "Metrics of telling")}
     assert names
     assert all(re.match(r"org\.apache\.kafka\.", each) for each in names)
+
+
+def test_a_download_is_produced_again_by_clicking(browser: Browser, admin: Admin) -> None:
+    admin.create_topics([NewTopic("again", 3)])
+    page = browser.open('/topics/orders/messages?filter=key == "c-3"')
+    with page.expect_download() as waiting:
+        page.click("text=Download")
+    lines = waiting.value.path().read_text()
+    page = browser.open("/topics/again/produce")
+    page.click("text=Records as lines of JSON")
+    page.fill("#field-lines", lines + '{"valeu": 1}')
+    page.click("#produce-lines")
+    assert "nothing was written: line" in page.locator("main").inner_text()
+    assert all("status of 400" in each for each in browser.complaints)
+    browser.complaints.clear()
+    page.go_back()
+    page.click("text=Records as lines of JSON")
+    page.fill("#field-lines", lines)
+    page.check("form[action$='produce-lines'] [name=partitions]")
+    page.click("#produce-lines")
+    count = len(lines.splitlines())
+    assert f"Wrote {count} records." in page.locator("[role=status]").inner_text()
+    (topic,) = admin.describe_topics(["again"]).values()
+    assert records_of(admin, [topic]) == {"again": count}
+    told = [json.loads(line) for line in lines.splitlines()]
+    shown = {int(place.split(" ")[0]) for place in places_on(page)}
+    assert shown == {each["partition"] for each in told}
+    page.click("#messages tbody a")
+    assert json.loads(page.locator("pre.record-value").nth(1).inner_text())["customer"] == "c-3"
+    admin.delete_topics(["again"])
