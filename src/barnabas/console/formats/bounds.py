@@ -1,6 +1,6 @@
 """Bounds on what bytes of others may become: values, nesting, and the time that follows from both.
 
-A schema and a value come from clients. Ten bytes of Avro may say that a million nulls follow, a value of a
+A schema and a value come from clients. Ten bytes of Avro may say that a million nulls follow. A value of a
 recursive schema may nest deeper than any stack, and a chain of types may double at each link. So each value
 that is made spends from a budget, and each level is counted.
 """

@@ -1,7 +1,7 @@
 """Starlette application of the console: routes of all sections, guarded.
 
-Every answer has the security headers. The policy of a page lets run what carries the page's nonce and nothing
-else, loads from this address alone, and lets no other site frame it.
+Every answer has the security headers. The policy of a page runs only scripts that carry the page's nonce. The
+page loads from this address alone, and no other site can frame it.
 """
 
 from __future__ import annotations

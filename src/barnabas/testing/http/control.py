@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import inspect
+import itertools
 import json
 import math
 import threading
@@ -82,7 +83,8 @@ class ControlEndpoint:
             tested.brokers if isinstance(tested, RunningCluster) else (tested,)
         )
         self._rules: dict[int, _AddedRule] = {}
-        """Rules by the number under which clients know them."""
+        """Rules by the number under which clients know them. No number is given twice."""
+        self._numbers = itertools.count(1)
         self._snapshots: list[Path] = []
         self._slots = asyncio.Semaphore(CALLS_MAX)
         self._one_at_a_time = asyncio.Lock()
@@ -203,7 +205,7 @@ class ControlEndpoint:
         broker_id = arguments.pop("broker", None)
         faults = self._tested.faults if broker_id is None else self._broker(broker_id).faults
         added = _AddedRule(faults.add(**arguments), faults, broker_id)
-        number = max(self._rules, default=0) + 1
+        number = next(self._numbers)
         self._rules[number] = added
         return added.shown(number)
 
