@@ -145,6 +145,10 @@ class Connections:
         self._delegation: Delegation | None = None
 
     @property
+    def bootstrap(self) -> str:
+        return str(self._properties.get("bootstrap.servers", ""))
+
+    @property
     def needs_login(self) -> bool:
         """Whether each visitor acts as a user of their own."""
         return self.takes_certificates or needs_login(self._properties)
