@@ -51,7 +51,7 @@ def test_files_are_written_as_lines_or_as_a_whole(barnabas: Barnabas, topic: str
     two.write_text("c")
     files = ("--file", str(one), "--file", str(two))
     barnabas("produce", topic, *files, "--key", "k", "--linger", "0", "--partitioner", "round-robin")
-    barnabas("produce", topic, *files, "--whole")
+    barnabas("produce", topic, *files, "--whole", "--batch-size", "1")
     found = [json.loads(line) for line in barnabas("consume", topic, "--to-end", "--json").splitlines()]
     assert [(each["key"], each["value"]) for each in found] == [
         ("k", "a"),
@@ -100,7 +100,9 @@ def test_the_file_of_settings_counts_and_is_checked(barnabas: Barnabas, topic: s
 
 
 def test_perf_measures_each_way(barnabas: Barnabas, topic: str) -> None:
-    written = json.loads(barnabas("perf", "produce", topic, "--records", "300", "--size", "50", "--json"))
+    written = json.loads(
+        barnabas("perf", "produce", topic, "--records", "300", "--size", "50", "--json", "--batch-size", "1")
+    )
     assert (written["records"], written["bytes"]) == (300, 15_000)
     assert 0 < written["latency_ms"]["p50"] <= written["latency_ms"]["p99"] <= written["latency_ms"]["max"]
     read = json.loads(barnabas("perf", "consume", topic, "--json"))

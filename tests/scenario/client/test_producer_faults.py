@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
 from tests.support.ports import free_port
+from tests.support.reading import read_values
+from tests.support.waiting import PATIENCE_S
 
-from barnabas.client import ClientClosed, Producer
+from barnabas.client import Admin, ClientClosed, Consumer, Producer, TopicPartition
 from barnabas.client.producer.delivery import Delivery
 from barnabas.core.errors import RequestTimedOut
 from barnabas.testing.broker import RunningBroker, run_broker
@@ -129,6 +131,60 @@ async def test_close_leaves_no_task_and_no_record_without_an_outcome(broker: Run
     with pytest.raises(ClientClosed):
         await unsent
     assert asyncio.all_tasks() <= before
+
+
+async def test_close_ends_the_calls_of_other_tasks() -> None:
+    """They would be retried until their timeouts, a minute, although every attempt fails."""
+    with run_broker({"auto.create.topics.enable": "false"}) as broker:
+        broker.create_topic("orders")
+        at = TopicPartition("orders", 0)
+        producer, consumer = Producer(broker.bootstrap), Consumer(broker.bootstrap, group="g")
+        admin = Admin(broker.bootstrap)
+        await producer.start()
+        await consumer.start()
+        await consumer.assign([at])
+        await asyncio.gather(admin.list_topics(), consumer.committed([at]), consumer.end_offsets([at]))
+        await asyncio.to_thread(broker.pause)
+        try:
+            await consumer.seek_to_beginning(at)
+            calls: list[Coroutine[Any, Any, object]] = [
+                producer.send("no-such-topic", b"v"),
+                producer.partitions_for("no-such-topic"),
+                consumer.committed([at]),
+                consumer.end_offsets([at]),
+                consumer.commit({at: 1}),
+                consumer.offsets_for_times({TopicPartition("no-such-topic", 0): 0}),
+                consumer.position(at),
+                admin.list_topics(),
+                admin.describe_groups(["g"]),
+            ]
+            tasks = [asyncio.create_task(call) for call in calls]
+            await asyncio.sleep(0.1)
+            await producer.close(timeout_ms=100)
+            await consumer.close(timeout_ms=100)
+            await admin.close()
+            async with asyncio.timeout(PATIENCE_S / 2):
+                outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await asyncio.to_thread(broker.resume)
+    assert [type(each) for each in outcomes] == [ClientClosed] * len(calls)
+
+
+async def test_close_waits_for_a_commit_of_another_task() -> None:
+    with run_broker() as broker:
+        producer = Producer(broker.bootstrap, transactional_id="billing")
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.publish("orders", b"v")
+        await asyncio.to_thread(broker.pause)
+        committing = asyncio.create_task(producer.commit_transaction())
+        await asyncio.sleep(0.1)
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(broker.resume)
+        await committing
+        await closing
+        assert await read_values(broker.bootstrap, "orders", read_committed=True) == [b"v"]
 
 
 async def test_a_cancelled_sender_takes_nothing_from_the_others(broker: RunningBroker) -> None:

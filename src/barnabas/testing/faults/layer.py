@@ -4,8 +4,8 @@ A broker outside of tests has no such layer, so rules cost it nothing. A request
 unchanged. For one that is hit, the dispatcher gets an exchange of its own, whose connection is a
 `_HitConnection`. The layer changes or drops the response, and the real connection does everything else.
 
-**Errors for single partitions.** The selected partitions are taken out of the request, the broker handles the
-others, and the error responses are merged into its response.
+**Errors for single partitions.** The selected partitions are taken out of the request, and the broker handles
+the others. The error responses are merged into its response.
 
 **Half a response.** The size in front of a response says more bytes than follow. The connection closes behind
 them.

@@ -25,6 +25,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 from barnabas.network.http.messages import HttpResponse, RequestRefused, refusal
 from barnabas.network.http.server import HttpRequest
@@ -47,8 +48,17 @@ FAULT_ARGUMENTS: Final = tuple(
 )
 _STATUSES: Final = (
     (TimeoutError, HTTPStatus.REQUEST_TIMEOUT),
-    (RuntimeError, HTTPStatus.CONFLICT),
-    ((KafkaError, TypeError, ValueError, OSError), HTTPStatus.BAD_REQUEST),
+    ((RuntimeError, ClusterUnreachable), HTTPStatus.CONFLICT),
+    ((KafkaError, TypeError, ValueError, OverflowError, OSError), HTTPStatus.BAD_REQUEST),
+)
+_REFUSALS: Final = (
+    KafkaError,
+    ClusterUnreachable,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    OverflowError,
 )
 
 
@@ -85,7 +95,7 @@ class ControlEndpoint:
             found = await route.answer(self, asked)
         except RequestRefused as error:
             return refusal(error)
-        except (KafkaError, OSError, RuntimeError, TypeError, ValueError) as error:
+        except _REFUSALS as error:
             status = next(status for kinds, status in _STATUSES if isinstance(error, kinds))
             return refusal(RequestRefused(status, str(error) or type(error).__name__))
         if found is None:

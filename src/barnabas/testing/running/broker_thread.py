@@ -1,8 +1,8 @@
 """One broker on a thread of the test process: start, stop, pause, and an end without a farewell.
 
 A thread cannot be killed as a process can. So a kill takes everything away from the broker that lies outside
-of it, at one moment: its connections end and its files change no more. What the broker still does on its
-thread reaches nobody. Then its parts are released, and the thread ends.
+of it, at one moment: its connections end and its files change no more. Nothing that the broker still does on
+its thread reaches a client or a disk. Then its parts are released, and the thread ends.
 """
 
 from __future__ import annotations

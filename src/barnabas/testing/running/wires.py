@@ -66,7 +66,7 @@ class Wires:
                     loop.call_soon_threadsafe(transport.abort)
 
     def die(self) -> None:
-        """End every connection, whatever the broker's loop does at the moment; any thread may call it."""
+        """End every connection, also while the broker's loop is busy; any thread may call it."""
         self.is_dead = True
         with self._lock:  # the broker's loop may accept a connection meanwhile
             ended: list[socket.socket] = list(self._served)
