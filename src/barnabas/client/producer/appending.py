@@ -110,6 +110,7 @@ class Appending:
             return None
         batch = self._accumulator.open_batch(target.queues[partition], size_bytes)
         if batch is None:
+            self._cluster.connections.check_loop()
             self._check(size_bytes)
             reserved_bytes = self._accumulator.batch_bytes_for(size_bytes)
             if not self._memory.take(reserved_bytes):
@@ -176,6 +177,7 @@ class Appending:
         """Wait for the topic and for memory, then add the record."""
         if self._is_closed:
             raise _closed()
+        self._cluster.connections.check_loop()
         if self._transactions is not None:
             self._transactions.state.check_can_send()
         if partition is not None and partition < 0:
