@@ -28,6 +28,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidPartitions, KafkaError, MessageTooLarge, RequestTimedOut
 from barnabas.core.ids import Randomness
 from barnabas.records.appender import RECORD_OVERHEAD_BYTES_MAX, record_bytes_max
+from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.varint import Buffer
 
 TIMESTAMP_MAX: Final = 2**63 - 1
@@ -136,7 +137,9 @@ class Appending:
         except Exception:
             self._accumulator.drop_empty(batch)
             raise
-        if batch.is_closed:
+        # With room for another of this size the batch is filled first, also where nothing lingers.
+        left_bytes = batch.reserved_bytes - HEADER_BYTES - len(batch.appender.payload)
+        if left_bytes < size_bytes or batch.is_closed:
             self.owes_turn = True
             self._sending.wake()
         sticky = target.sticky
@@ -146,8 +149,8 @@ class Appending:
 
     def _open(self, target: TargetTopic, partition: int, reserved_bytes: int) -> ProducerBatch:
         queue = target.queues[partition]
-        if queue.batches:
-            self.owes_turn = True  # the batch before is full
+        if len(queue.batches) > 1:
+            self.owes_turn = True  # whatever the sizes are: full batches wait
         transactions = self._transactions
         batch = self._accumulator.add_batch(queue, reserved_bytes, is_transactional=transactions is not None)
         if transactions is not None:
