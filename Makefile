@@ -58,6 +58,7 @@ demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java
 
 # Tests wait for sockets, disks and JVMs nearly half of their time: three workers keep two cores busy.
 WORKERS ?= 3
+# tests/conftest.py orders the files: xdist would put those with few tests last, which take longest.
 # Compiled sources save each broker process half a second, and pytest keeps the test modules that it rewrites.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 

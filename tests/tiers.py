@@ -28,6 +28,7 @@ REST = (
     "tests/scenario/console/test_beside_brokers.py",
     "tests/scenario/console/test_browser.py",
     "tests/scenario/console/test_browser_changes.py",
+    "tests/scenario/console/test_browser_figures.py",
     "tests/scenario/console/test_browser_schemas.py",
     "tests/scenario/console/test_mcp.py",
     "tests/scenario/console/test_bounds.py",
@@ -92,11 +93,11 @@ SOURCE_ONLY = (
 leaves them out."""
 
 
-LONGEST = (
-    "tests/scenario/cluster/test_chaos.py",
-    "tests/spark/pipelines/test_updates.py",
-)
-"""Files of `make test` that take longest. They begin first, so that no worker runs one alone at the end."""
+LONGEST = ("tests/scenario/cluster/test_chaos.py",)
+"""Files that take longest. They begin first, so that no worker runs one alone at the end."""
+
+LATE = ("tests/spark/pipelines/test_updates.py",)
+"""Files that take long too, and leave a JVM to their worker. They begin after two thirds of the others."""
 
 
 def is_rest(node_id: str) -> bool:
@@ -114,7 +115,9 @@ def mixed(files: Sequence[str]) -> list[str]:
     Unit tests compute and the others mostly wait, so that a mixture keeps all cores busy until the end.
     """
     first = [file for file in files if file in LONGEST]
-    waiting = [file for file in files if file not in LONGEST and not file.startswith("tests/unit/")]
-    computing = [file for file in files if file.startswith("tests/unit/")]
+    others = [file for file in files if file not in LONGEST]
+    computing = [file for file in others if file.startswith("tests/unit/")]
+    waiting = [file for file in others if not file.startswith("tests/unit/")]
     place = {file: (at + 1) / len(group) for group in (waiting, computing) for at, file in enumerate(group)}
+    place |= {file: 2 / 3 for file in others if file in LATE}
     return first + sorted(waiting + computing, key=place.__getitem__)

@@ -1,7 +1,7 @@
 """docs/SIMULATION.md, docs/FUZZING.md and docs/TESTING.md: their commands run.
 
-Lengths are shorter here, and the commands that hunt planted bugs for hours only have to exist: the simulator
-and the fuzzer have tests of planted bugs of their own. A `make` target is run as its commands.
+Lengths are shorter here. The commands that run for twenty minutes or for hours only have to exist: planted
+bugs and the sweep have tests of their own. A `make` target is run as its commands.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ from tests.support.process import ServerProcess
 from tests.support.waiting import PATIENCE_S, eventually
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-LONG = {"simulate-bugs": "tests.simulation.bugs", "fuzz-bugs": "tests.fuzz.hunt"}
-"""Targets that run for hours, with the module that each starts."""
+LONG = {
+    "simulate-bugs": "tests.simulation.bugs",
+    "fuzz-bugs": "tests.fuzz.hunt",
+    "fuzz-sweep": "tests.fuzz.sweep",
+}
+"""Targets that run for twenty minutes or for hours, with the module that each starts."""
 SHORTER = {
     "SECONDS": "1",
     "FUZZ_INPUTS": "2000",

@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ BY_ATTRIBUTE = {
 """Metrics whose value a test reads where it is counted, not on the page."""
 
 
+@cache
 def rows() -> list[Any]:
     found: list[Any] = runpy.run_path(str(TOOL))["rows"]()
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import LONGEST, REST, SLICE, is_all_rest, mixed
+from tests.tiers import LATE, LONGEST, REST, SLICE, is_all_rest, mixed
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -29,7 +29,7 @@ def test_places_without_a_test_for_make_test_are_not_collected(place: str, is_le
     assert is_all_rest(place) == is_left_out
 
 
-@pytest.mark.parametrize("place", [*REST, *SLICE, *LONGEST])
+@pytest.mark.parametrize("place", [*REST, *SLICE, *LONGEST, *LATE])
 def test_places_exist(place: str) -> None:
     assert (REPOSITORY / place.partition("::")[0]).exists()
 
@@ -37,6 +37,11 @@ def test_places_exist(place: str) -> None:
 def test_the_longest_files_begin_and_unit_tests_stand_evenly_among_the_others() -> None:
     units = [f"tests/unit/test_{number}.py" for number in range(4)]
     others = [f"tests/scenario/test_{number}.py" for number in range(2)]
-    ordered = mixed([*others, *LONGEST, *units])
-    assert ordered[: len(LONGEST)] == [*LONGEST]
-    assert ordered[len(LONGEST) :] == [units[0], others[0], units[1], units[2], others[1], units[3]]
+    assert mixed([*others, *LONGEST, *units]) == [
+        *LONGEST, units[0], others[0], units[1], units[2], others[1], units[3],
+    ]  # fmt: skip
+
+
+def test_a_file_that_leaves_a_jvm_begins_after_two_thirds() -> None:
+    units = [f"tests/unit/test_{number}.py" for number in range(9)]
+    assert mixed([*LATE, *units]) == [*units[:5], *LATE, *units[5:]]
