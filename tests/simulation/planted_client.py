@@ -48,8 +48,8 @@ CLIENT_BUGS = (
     Bug(
         "a commit does not wait for its records",
         "barnabas.client.producer.transactions",
-        "        self.state.begin_commit()\n        await self._records_are_done()\n",
-        "        self.state.begin_commit()\n",
+        "            await self._records_are_done()\n",
+        "            if not commit:\n                await self._records_are_done()\n",
     ),
     Bug(
         "an error in the block of a transaction commits it",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.support.waiting import eventually_async
+from tests.support.waiting import PATIENCE_S, eventually_async
 
-from barnabas.client import Admin, NewPartitions, NewTopic, Producer, SomeFailed, TopicPartition
+from barnabas.client import Admin, Consumer, NewPartitions, NewTopic, Producer, SomeFailed, TopicPartition
 from barnabas.core.errors import (
     GroupIdNotFound,
     InvalidPartitions,
     InvalidReplicationFactor,
+    LogDirNotFound,
     ProducerFenced,
     TopicAlreadyExists,
     TransactionalIdNotFound,
+    UnknownMemberId,
     UnknownTopicOrPartition,
 )
 from barnabas.protocol.config_numbers import ResourceType
@@ -150,6 +154,39 @@ async def test_groups_have_offsets(address: str, new_name: NewName) -> None:
         assert isinstance(raised.value.errors["nobody"], GroupIdNotFound)
 
 
+async def test_static_members_are_removed(address: str, new_name: NewName) -> None:
+    """A static member of the classic protocol stays in its group when its consumer is closed."""
+    topic, group = new_name("orders"), new_name("group")
+    static: dict[str, Any] = {"group_instance_id": "one", "group_protocol": "classic"}
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, 1)])
+        await admin.wait_until_known(topic)
+        async with Consumer(address, group=group, topics=[topic], **static) as consumer:
+            async with asyncio.timeout(PATIENCE_S):
+                while not consumer.assignment:
+                    await consumer.poll(timeout_ms=100)
+        (member,) = (await admin.describe_groups([group]))[group].members
+        assert member.instance_id == "one"
+        with pytest.raises(SomeFailed) as raised:
+            await admin.remove_group_members(group, ["one", "two"])
+        assert raised.value.results == {"one": None}
+        assert isinstance(raised.value.errors["two"], UnknownMemberId)
+        assert (await admin.describe_groups([group]))[group].members == ()
+
+
+async def test_replicas_move_to_directories_that_there_are(address: str, new_name: NewName) -> None:
+    topic = new_name("orders")
+    at = TopicPartition(topic, 0)
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, 1)])
+        await admin.wait_until_known(topic)
+        ((broker_id, directories),) = (await admin.describe_log_dirs()).items()
+        (path,) = directories
+        assert await admin.alter_replica_log_dirs(broker_id, {at: path}) == {at: None}
+        with pytest.raises(LogDirNotFound):
+            await admin.alter_replica_log_dirs(broker_id, {at: "/no/such/directory"})
+
+
 async def test_users_and_quotas_are_kept(address: str, new_name: NewName) -> None:
     user = new_name("user")
     async with Admin(address) as admin:
@@ -185,6 +222,7 @@ async def test_transactions_are_described_and_fenced(address: str, new_name: New
         assert (await admin.describe_transactions([name]))[name].partitions == (at,)
         (open_in,) = (await admin.describe_producers([at]))[at]
         assert open_in.producer_id == listed.producer_id
+        assert await admin.find_hanging_transactions([topic]) == [], "its coordinator ends it"
         await admin.fence_producers([name])
         with pytest.raises(ProducerFenced):
             await producer.commit_transaction()

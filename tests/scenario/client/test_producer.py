@@ -47,7 +47,7 @@ async def test_a_record_arrives_as_it_was_sent(address: str, new_name: NewName) 
 async def test_a_loop_of_sends_lets_full_batches_go(address: str, new_name: NewName, how: str) -> None:
     """`send` waits for nothing here: without a turn the whole buffer would fill before the first request."""
     topic, values = new_name("orders"), ["x" * 100] * 400
-    settings = {"value_serializer": "string"} if how == "serializer" else {}
+    settings: dict[str, Any] = {"value_serializer": "string"} if how == "serializer" else {}
     async with Producer[Any, Any](address, linger_ms=60_000, batch_size=16_384, **settings) as producer:
         await producer.partitions_for(topic)
         turn = asyncio.get_running_loop().create_future()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from tests.support.ports import free_port
 from tests.support.reading import read_values
 from tests.support.waiting import PATIENCE_S
 
-from barnabas.client import Admin, ClientClosed, Consumer, Producer, TopicPartition
+from barnabas.client import Admin, ClientClosed, Consumer, IllegalState, Producer, TopicPartition
 from barnabas.client.producer.delivery import Delivery
 from barnabas.core.errors import RequestTimedOut
 from barnabas.testing.broker import RunningBroker, run_broker
@@ -168,6 +168,45 @@ async def test_close_ends_the_calls_of_other_tasks() -> None:
         finally:
             await asyncio.to_thread(broker.resume)
     assert [type(each) for each in outcomes] == [ClientClosed] * len(calls)
+
+
+def test_a_client_of_another_loop_is_refused(broker: RunningBroker) -> None:
+    """Its connections and timers are on the first loop: calls on another one would wait for ever."""
+    producer, admin = Producer(broker.bootstrap), Admin(broker.bootstrap)
+    consumer = Consumer(broker.bootstrap, group="g", topics=["orders"], auto_offset_reset="earliest")
+
+    async def use() -> None:
+        await producer.publish("orders", b"v")
+        await consumer.start()
+        await consumer.get_one()
+        await admin.list_topics()
+
+    async def refused(*calls: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        async with asyncio.timeout(PATIENCE_S / 4):
+            for call in calls:
+                with pytest.raises(IllegalState, match="another event loop"):
+                    await call()
+
+    async def close() -> None:
+        await producer.publish("orders", b"w")
+        await producer.close()
+        await consumer.close()
+        await admin.close()
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(use())
+        second.run(
+            refused(
+                lambda: producer.publish("orders", b"v"),
+                lambda: producer.publish("other", b"v"),
+                producer.flush,
+                consumer.get_one,
+                consumer.poll,
+                consumer.commit,
+                admin.list_topics,
+            )
+        )
+        first.run(close())
 
 
 async def test_close_waits_for_a_commit_of_another_task() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from barnabas.client import ClientClosed
 from barnabas.console.web.application import SHOWN_CHARACTERS_MAX, application
 from barnabas.console.web.context import Context
 from barnabas.console.web.section import Question, Section
@@ -29,13 +30,8 @@ async def is_open() -> None:
     """The console has its connection."""
 
 
-async def test_a_visitor_who_finds_a_fault_does_not_fill_the_log(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = ManualClock()
-    limited_log = RateLimitedLogger(logging.getLogger("barnabas"), clock)
-    monkeypatch.setattr(error_isolation, "_limited_log", limited_log)
-    console: Any = SimpleNamespace(
+def console_of(clock: ManualClock) -> Any:
+    return SimpleNamespace(
         clock=clock,
         connections=SimpleNamespace(takes_bearers=False, takes_certificates=False, needs_login=False),
         sessions=Sessions(clock),
@@ -43,9 +39,31 @@ async def test_a_visitor_who_finds_a_fault_does_not_fill_the_log(
         shared=object(),
         until_open=is_open,
     )
+
+
+async def test_a_sign_out_during_a_question_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """It closes the client that the question is asked with."""
+
+    async def ask(_: Context) -> Any:
+        raise ClientClosed("this client is closed")
+
+    section = Section("Topics", "/t", routes=(), questions=(Question("/api/t", "Asks.", ask, int),))
+    transport = httpx.ASGITransport(application(console_of(ManualClock()), [section]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as visitor:
+        response = await visitor.get("/api/t")
+    assert (response.status_code, response.json()["error"]) == (503, "ClientClosed")
+    assert not caplog.records
+
+
+async def test_a_visitor_who_finds_a_fault_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    limited_log = RateLimitedLogger(logging.getLogger("barnabas"), clock)
+    monkeypatch.setattr(error_isolation, "_limited_log", limited_log)
     questions = (Question("/api/broken/{name}", "Fails.", fail, int),)
     section = Section("Broken", "/broken", routes=(), questions=questions)
-    transport = httpx.ASGITransport(application(console, [section]))
+    transport = httpx.ASGITransport(application(console_of(clock), [section]))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as visitor:
         for number in range(VISITS):
             response = await visitor.get(f"/api/broken/{number}{'x' * 1_000}")

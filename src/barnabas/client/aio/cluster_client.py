@@ -234,6 +234,7 @@ class ClusterClient:
 
     async def _do(self, step: Step) -> Any:
         self.connections.check_open()
+        self.connections.check_loop()
         if isinstance(step, Pause):
             return await asyncio.sleep(step.ms / 1_000)
         if step.broker_id == ANY_BROKER:

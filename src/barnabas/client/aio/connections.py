@@ -19,7 +19,7 @@ from typing import Final
 
 from barnabas.client.aio.channel import SYSTEM_BUFFER, Channel
 from barnabas.client.config.settings import ClientSettings
-from barnabas.client.core.client_errors import ClientClosed
+from barnabas.client.core.client_errors import ClientClosed, IllegalState
 from barnabas.client.core.retries import BACKOFF, spread
 from barnabas.client.security.settings import PLAINTEXT, Secured
 from barnabas.core.addressing.endpoints import Endpoint
@@ -102,6 +102,8 @@ class Connections:
         self._rests: dict[Endpoint, _Rest] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Loop of the channels. None before the first one."""
 
     def open_channel(self, address: Endpoint, lane: str = DATA) -> Channel | None:
         """Channel to an address if it is open now."""
@@ -124,6 +126,7 @@ class Connections:
         """Channel to an address. NETWORK_EXCEPTION, or the fault of the login, when there is none.
         `ClientClosed` after `close`: it is not retried, so that no call waits for its timeout.
         """
+        self.check_loop()
         channel = self.open_channel(address, lane)
         if channel is not None:
             return channel
@@ -145,6 +148,14 @@ class Connections:
     def check_open(self) -> None:
         if self._is_closed:
             raise closed()
+
+    def check_loop(self) -> None:
+        """Refuse a call on another loop than that of the connections: their answers would never arrive."""
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise IllegalState(
+                "this client has its connections on another event loop: make a client on each loop, and close"
+                " it there"
+            )
 
     async def close(self) -> None:
         self._is_closed = True
@@ -177,6 +188,7 @@ class Connections:
             rest.until_s = loop.time() + pause_ms / 1_000
             raise
         self._rests.pop(address, None)
+        self._loop = loop
         self._channels[address, lane] = channel
         channel.last_used_s = loop.time()
         self._watch_idle()

@@ -442,6 +442,7 @@ class ConsumerEngine:
         if self.owner is not None and not is_owner:
             raise IllegalState("this consumer is processing: its records go to the handler of process()")
         self.check_working()
+        self.cluster.connections.check_loop()
         self._arrived.clear()
         self.hand.abandon()
         self.hand.attention = False

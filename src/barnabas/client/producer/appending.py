@@ -28,6 +28,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidPartitions, KafkaError, MessageTooLarge, RequestTimedOut
 from barnabas.core.ids import Randomness
 from barnabas.records.appender import RECORD_OVERHEAD_BYTES_MAX, record_bytes_max
+from barnabas.records.batch import HEADER_BYTES
 from barnabas.records.varint import Buffer
 
 TIMESTAMP_MAX: Final = 2**63 - 1
@@ -110,6 +111,7 @@ class Appending:
             return None
         batch = self._accumulator.open_batch(target.queues[partition], size_bytes)
         if batch is None:
+            self._cluster.connections.check_loop()
             self._check(size_bytes)
             reserved_bytes = self._accumulator.batch_bytes_for(size_bytes)
             if not self._memory.take(reserved_bytes):
@@ -135,7 +137,9 @@ class Appending:
         except Exception:
             self._accumulator.drop_empty(batch)
             raise
-        if batch.is_closed:
+        # With room for another of this size the batch is filled first, also where nothing lingers.
+        left_bytes = batch.reserved_bytes - HEADER_BYTES - len(batch.appender.payload)
+        if left_bytes < size_bytes or batch.is_closed:
             self.owes_turn = True
             self._sending.wake()
         sticky = target.sticky
@@ -145,8 +149,8 @@ class Appending:
 
     def _open(self, target: TargetTopic, partition: int, reserved_bytes: int) -> ProducerBatch:
         queue = target.queues[partition]
-        if queue.batches:
-            self.owes_turn = True  # the batch before is full
+        if len(queue.batches) > 1:
+            self.owes_turn = True  # whatever the sizes are: full batches wait
         transactions = self._transactions
         batch = self._accumulator.add_batch(queue, reserved_bytes, is_transactional=transactions is not None)
         if transactions is not None:
@@ -176,6 +180,7 @@ class Appending:
         """Wait for the topic and for memory, then add the record."""
         if self._is_closed:
             raise _closed()
+        self._cluster.connections.check_loop()
         if self._transactions is not None:
             self._transactions.state.check_can_send()
         if partition is not None and partition < 0:

@@ -245,6 +245,7 @@ class Producer(Generic[Key, Value]):
 
     async def flush(self) -> None:
         """Send everything now, and wait until each record is acknowledged or has failed."""
+        self._cluster.connections.check_loop()
         batches = self._accumulator.begin_flush()
         try:
             if batches:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from barnabas import __version__
+from barnabas.client.core.client_errors import ClientClosed
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.mcp.tools import TOOLS, InvalidArguments, Tool
 from barnabas.console.view.interface import NotOffered
@@ -121,7 +122,7 @@ class McpEndpoint:
         resource = json.dumps(given)[:256]
         try:
             text = await self._answer(tool, given)
-        except (InvalidArguments, NotOffered, KafkaError, ClusterUnreachable) as error:
+        except (InvalidArguments, NotOffered, KafkaError, ClientClosed, ClusterUnreachable) as error:
             note_question(self._user, _host(request), tool.name, resource, reason_of(error))
             return {"content": [_text(reason_of(error))], "isError": True}
         note_question(self._user, _host(request), tool.name, resource, None)

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from barnabas.client.admin.calls.per_resource import SomeFailed
+from barnabas.client.core.client_errors import ClientClosed
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.html.components import card, empty, field, note
 from barnabas.console.html.elements import Content, a, button, p
@@ -242,7 +243,9 @@ def status_of(error: Exception) -> int:
         return 404
     if isinstance(error, FORBIDDEN):
         return 403
-    if isinstance(error, ClusterUnreachable) or (isinstance(error, KafkaError) and error.retriable):
+    if isinstance(error, ClientClosed | ClusterUnreachable) or (
+        isinstance(error, KafkaError) and error.retriable
+    ):
         return 503
     return 409 if isinstance(error, KafkaError | SomeFailed) else 500
 

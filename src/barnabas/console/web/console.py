@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final
 
+from barnabas.client.core.client_errors import ClientClosed
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.protobuf.model import Message
 from barnabas.console.records.masking import Masks
@@ -147,7 +148,7 @@ class Console:
             connection.traffic.add(overview.at_ms, overview.traffic)
             # Rates of topics come from two looks: the page that is opened next has the second one.
             await view.topics(TopicQuery(limit=TOPICS_LOOKED_AT))
-        except (KafkaError, ClusterUnreachable):
+        except (KafkaError, ClientClosed, ClusterUnreachable):
             return  # the next sample is soon
         except Exception as error:  # noqa: BLE001 - one sample is missing, the next ones are not
             self._limited_log.error("sample", "a sample of lag and traffic failed", cause=error)

@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.calls.per_resource import SomeFailed
 from barnabas.client.aio.cluster_client import ClusterClient
+from barnabas.client.core.client_errors import ClientClosed
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.html.elements import Attribute, Content, Element, document, form, input_, render
 from barnabas.console.records.masking import Mask
@@ -208,7 +209,7 @@ class Context:
         user = self.connection.shown_user
         try:
             result = await work
-        except (KafkaError, SomeFailed, ClusterUnreachable, Refused, ValueError) as error:
+        except (*FAILURES, ValueError) as error:
             note_change(user, self.host, operation, resource, reason_of(error))
             raise
         note_change(user, self.host, operation, resource, None)
@@ -258,5 +259,5 @@ def whole_number(shown: str, name: str, default: int | None = None) -> int:
         raise Refused(f"{name} is a whole number, not {shown[:40]!r}") from None
 
 
-FAILURES: Final = (KafkaError, SomeFailed, ClusterUnreachable, NotOffered, Refused)
-"""Errors that a handler may raise; the page shows the message."""
+FAILURES: Final = (KafkaError, SomeFailed, ClientClosed, ClusterUnreachable, NotOffered, Refused)
+"""Errors that a handler may raise; the page shows the message. `ClientClosed`: the user has signed out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from tests.support.scripted_broker import SILENCE, Answer, scripted_broker
+from tests.support.scripted_broker import SILENCE, Answer, Script, scripted_broker
 from tests.support.waiting import PATIENCE_S
 
 from barnabas.client.aio.cluster_client import ClusterClient
@@ -46,8 +46,11 @@ async def test_a_leader_that_stands_still_holds_up_its_own_partitions_alone() ->
         asked.set()
         return SILENCE
 
-    quick = {ApiKey.LIST_OFFSETS: lambda request, version: begins_at(7, request), ApiKey.METADATA: silent}
-    slow = {ApiKey.LIST_OFFSETS: silent, ApiKey.METADATA: silent}
+    quick: Script = {
+        ApiKey.LIST_OFFSETS: lambda request, version: begins_at(7, request),
+        ApiKey.METADATA: silent,
+    }
+    slow: Script = {ApiKey.LIST_OFFSETS: silent, ApiKey.METADATA: silent}
     async with scripted_broker(quick) as first, scripted_broker(slow) as second, asyncio.timeout(PATIENCE_S):
         cluster = ClusterClient([first.address], clock=SystemClock(), randomness=random.Random(1))
         rows = tuple(Partition(index, index + 1, 0, (), (), (), 0) for index in range(2))

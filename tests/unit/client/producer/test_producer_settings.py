@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.manual_time import ManualClock
@@ -43,7 +44,10 @@ async def test_a_wrong_setting_is_named(keyword: str, value: object, words: str)
 
 async def test_settings_of_topics_are_in_force() -> None:
     clock = ManualClock()
-    settings = {"partitioner_ignore_keys": True, "partitioner_adaptive_partitioning_enable": False}
+    settings: dict[str, Any] = {
+        "partitioner_ignore_keys": True,
+        "partitioner_adaptive_partitioning_enable": False,
+    }
     producer = Producer("127.0.0.1:1", clock=clock, metadata_max_idle_ms=5_000, **settings)
     metadata = producer._cluster.metadata
     rows = tuple(Partition(index, 1, 0, (), (), (), 0) for index in range(10))
