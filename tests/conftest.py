@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,18 +16,7 @@ from barnabas.core.compiled import CODE
 from barnabas.core.reporting.state_changes import STATE_CHANGES
 from tests.tiers import SOURCE_ONLY, is_all_rest, is_rest, mixed
 
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
-
 REPOSITORY = Path(__file__).resolve().parents[1]
-
-
-def _fsync(fd: FileDescriptorLike) -> None:
-    """Fail for a closed file as fsync does, and do not wait for the disk: no test cuts a machine's power."""
-    os.fstat(fd if isinstance(fd, int) else fd.fileno())
-
-
-os.fsync = _fsync
 
 # How long an example takes is the machine's affair, not a test's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -2,131 +2,68 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-from barnabas.core.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-    UnknownTopicOrPartition,
-)
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from barnabas.protocol.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from barnabas.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from barnabas.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
-from tests.support.in_process import InProcessBroker, in_process_broker
+import pytest
+
+from barnabas.client.admin.calls.per_resource import SomeFailed
+from barnabas.client.sync.admin import Admin
+from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.broker import RunningBroker, run_broker
 
 TOPIC = "orders"
 PARTITIONS = 60
-BY_NAME_COMMIT, BY_NAME_FETCH = 8, 8
-NOT_YET = {CoordinatorLoadInProgress.code, CoordinatorNotAvailable.code, NotCoordinator.code}
-SETTINGS: dict[str, Any] = {"offsets.topic.num.partitions": 1, "message.max.bytes": 1_000}
+OFFSETS = {TopicPartition(TOPIC, each): 100 + each for each in range(PARTITIONS)}
+SETTINGS = {"offsets.topic.num.partitions": "1", "message.max.bytes": "1000"}
 """A batch holds no more than a fourth of the tombstones."""
 
 
-async def commit(broker: InProcessBroker, group: str) -> None:
-    for first in range(0, PARTITIONS, 5):
-        request = OffsetCommitRequest(
-            group_id=group,
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=TOPIC,
-                    partitions=[
-                        OffsetCommitRequestPartition(partition_index=each, committed_offset=100 + each)
-                        for each in range(first, first + 5)
-                    ],
-                )
-            ],
-        )
-        while True:
-            answer = await broker.ask(request, OffsetCommitResponse, BY_NAME_COMMIT)
-            codes = {each.error_code for each in answer.topics[0].partitions}
-            if not codes & NOT_YET:
-                break
-            await asyncio.sleep(0.05)
-        assert codes == {0}
+@pytest.fixture
+def broker() -> Iterator[RunningBroker]:
+    with run_broker(SETTINGS) as running:
+        running.create_topic(TOPIC, partitions=PARTITIONS)
+        yield running
 
 
-async def committed(broker: InProcessBroker, group: str) -> set[int]:
-    wanted = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))
-    answer = await broker.ask(
-        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])]),
-        OffsetFetchResponse,
-        BY_NAME_FETCH,
-    )
-    return {each.committed_offset for each in answer.groups[0].topics[0].partitions}
+@pytest.fixture
+def admin(broker: RunningBroker) -> Iterator[Admin]:
+    with Admin(broker.bootstrap) as admin:
+        yield admin
 
 
-async def with_offsets(broker: InProcessBroker, *groups: str) -> None:
-    assert await broker.create_topic(TOPIC, PARTITIONS) == 0
-    await broker.ask(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 3)
+def commit(broker: RunningBroker, admin: Admin, *groups: str) -> None:
     for group in groups:
-        await commit(broker, group)
-        assert len(await committed(broker, group)) == PARTITIONS
+        for first in range(0, PARTITIONS, 5):
+            some = list(OFFSETS)[first : first + 5]
+            admin.alter_group_offsets(group, {each: OFFSETS[each] for each in some})
+        assert broker.committed(group) == OFFSETS
 
 
-def test_many_offsets_of_a_deleted_topic_do_not_apply_to_its_successor(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with in_process_broker(tmp_path, **SETTINGS) as broker:
-            await with_offsets(broker, "g", "h")
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=30_000)
-            answer = await broker.ask(request, DeleteTopicsResponse)
-            assert answer.responses[0].error_code == 0
-            assert await broker.create_topic(TOPIC, PARTITIONS) == 0
-            assert await committed(broker, "g") == {-1}
-            assert await committed(broker, "h") == {-1}
-
-    asyncio.run(run())
+def test_many_offsets_of_a_deleted_topic_do_not_apply_to_its_successor(
+    broker: RunningBroker, admin: Admin
+) -> None:
+    commit(broker, admin, "g", "h")
+    admin.delete_topics([TOPIC])
+    broker.create_topic(TOPIC, partitions=PARTITIONS)
+    assert broker.committed("g") == broker.committed("h") == {}
 
 
-def test_a_group_with_many_offsets_can_be_deleted(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with in_process_broker(tmp_path, **SETTINGS) as broker:
-            await with_offsets(broker, "g")
-            answer = await broker.ask(DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse)
-            assert answer.results[0].error_code == 0
-            assert await committed(broker, "g") == {-1}
-
-    asyncio.run(run())
+def test_a_group_with_many_offsets_can_be_deleted(broker: RunningBroker, admin: Admin) -> None:
+    commit(broker, admin, "g")
+    admin.delete_groups(["g"])
+    assert broker.committed("g") == {}
 
 
-def test_an_offset_of_a_partition_that_does_not_exist_cannot_be_deleted(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with in_process_broker(tmp_path, **SETTINGS) as broker:
-            await with_offsets(broker, "g")
-            rows = [OffsetDeleteRequestPartition(partition_index=each) for each in (0, PARTITIONS, -1)]
-            request = OffsetDeleteRequest(
-                group_id="g", topics=[OffsetDeleteRequestTopic(name=TOPIC, partitions=rows)]
-            )
-            (topic,) = (await broker.ask(request, OffsetDeleteResponse)).topics
-            unknown = UnknownTopicOrPartition.code
-            assert {each.partition_index: each.error_code for each in topic.partitions} == {
-                0: 0,
-                PARTITIONS: unknown,
-                -1: unknown,
-            }
-
-    asyncio.run(run())
+def test_an_offset_of_a_partition_that_does_not_exist_cannot_be_deleted(
+    broker: RunningBroker, admin: Admin
+) -> None:
+    commit(broker, admin, "g")
+    exists, *others = (TopicPartition(TOPIC, each) for each in (0, PARTITIONS, -1))
+    with pytest.raises(SomeFailed) as refused:
+        admin.delete_group_offsets("g", [exists, *others])
+    assert refused.value.results == {exists: None}
+    assert {at: type(error) for at, error in refused.value.errors.items()} == dict.fromkeys(
+        others, UnknownTopicOrPartition
+    )
+    assert broker.committed("g") == {at: offset for at, offset in OFFSETS.items() if at.partition}

@@ -73,6 +73,12 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from barnabas.protocol.schema.message import Message
 from barnabas.testing.broker import RunningBroker, run_broker
 from barnabas.testing.cluster import run_cluster
@@ -273,8 +279,12 @@ def test_a_rule_for_a_transactional_id_hits_every_request_that_names_it(broker: 
 
     assert begin("x") == fenced
     assert ask(broker, EndTxnRequest(transactional_id="x"), EndTxnResponse).error_code == fenced
+    rows = [TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition()])]
+    request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", topics=rows)
+    (topic,) = ask(broker, request, TxnOffsetCommitResponse).topics
+    assert [each.error_code for each in topic.partitions] == [fenced]
     assert begin("y") != fenced
-    assert rule.hits == 2
+    assert rule.hits == 3
 
 
 def test_a_rule_of_one_broker_hits_no_other() -> None:
@@ -476,7 +486,7 @@ def test_an_observer_leaves_a_waiting_fetch_alone(broker: RunningBroker) -> None
 def test_a_write_is_stored_before_its_error(
     broker: RunningBroker, error: str, idempotent: bool, copies: int
 ) -> None:
-    """TestFaultAfterApplyProduce."""
+    """TestFaultAfterApplyIdempotent, Duplicates, NotEnoughReplicas."""
     settings: dict[str, Any] = {"enable.idempotence": idempotent, "acks": "all"}
     topic = broker.create_topic(partitions=2)
     rule = broker.faults.add(

@@ -18,7 +18,8 @@ def event(number: int) -> Event:
 def test_what_was_written_before_the_disk_was_full_is_a_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, told = RecordingWriter(tmp_path / "traffic.jsonl"), []
+    writer = RecordingWriter(tmp_path / "traffic.jsonl")
+    told: list[OSError | None] = []
     writer.on_failure = lambda: told.append(writer.failure)
     writer.add(event(1))
     write = os.write
