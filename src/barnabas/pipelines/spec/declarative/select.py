@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import sqlglot
+from sqlglot import Token
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token
 
 _ONLY_ONCE: Final = frozenset({"SELECT", "FROM", "WHERE"})
 _ELSE: Final = frozenset(
