@@ -90,5 +90,5 @@ def wait_gone(process_id: int) -> None:
 
 def is_running(process_id: int) -> bool:
     with suppress(psutil.NoSuchProcess):
-        return psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE)
     return False

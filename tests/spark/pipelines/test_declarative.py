@@ -93,9 +93,10 @@ def updates(service: Service) -> list[psutil.Process]:
 
 def _words(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        words: list[str] = process.cmdline()
     except psutil.Error:
         return []
+    return words
 
 
 @pytest.mark.timeout(3 * PATIENCE_S)

@@ -79,11 +79,8 @@ def test_texts_of_a_spec_stay_texts() -> None:
         transforms=[{"filter": "name = '\"\\n\" + exit()'"}], sink={**FILES, "path": "lake\nexit()"}
     )
     ast.parse(found.python)
-    assert "exit()" not in [node.func.id for node in ast.walk(ast.parse(found.python)) if _is_call(node)]
-
-
-def _is_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    calls = (node.func for node in ast.walk(ast.parse(found.python)) if isinstance(node, ast.Call))
+    assert "exit" not in {each.id for each in calls if isinstance(each, ast.Name)}
 
 
 @pytest.mark.parametrize(

@@ -356,7 +356,7 @@ def _project(spec: PipelineSpec, storage: str) -> str:
         "libraries": [{"glob": {"include": f"{LIBRARY}/**"}}],
         **({"configuration": configuration} if configuration else {}),
     }
-    return yaml.safe_dump(document, sort_keys=False)
+    return str(yaml.safe_dump(document, sort_keys=False))
 
 
 def _bootstrap_of(part: Part, bootstrap: str) -> str:
