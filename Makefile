@@ -59,7 +59,7 @@ demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java
 # Tests wait for sockets, disks and JVMs nearly half of their time: three workers keep two cores busy.
 WORKERS ?= 3
 # Compiled sources save each broker process half a second, and pytest keeps the test modules that it rewrites.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev ## run a slice of everything, in five minutes; `make test-all` runs the rest
 	@$(BIN)/python -m compileall -q src

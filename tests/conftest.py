@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,7 +15,20 @@ from hypothesis import HealthCheck, settings
 from barnabas.config.dynamic.loggers import AUDIT
 from barnabas.core.compiled import CODE
 from barnabas.core.reporting.state_changes import STATE_CHANGES
-from tests.tiers import SOURCE_ONLY, is_rest
+from tests.tiers import SOURCE_ONLY, is_all_rest, is_rest, mixed
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def _fsync(fd: FileDescriptorLike) -> None:
+    """Fail for a closed file as fsync does, and do not wait for the disk: no test cuts a machine's power."""
+    os.fstat(fd if isinstance(fd, int) else fd.fileno())
+
+
+os.fsync = _fsync
 
 # How long an example takes is the machine's affair, not a test's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -65,12 +80,36 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules without a test for `make test` are not imported for it."""
+    if not config.option.markexpr.startswith("not rest") or not collection_path.is_relative_to(REPOSITORY):
+        return None
+    place = collection_path.relative_to(REPOSITORY).as_posix()
+    return is_all_rest(f"{place}/" if collection_path.is_dir() else place) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        _mix_files(items)
     for item in items:
         if item.get_closest_marker("slow") or is_rest(item.nodeid):
             item.add_marker(pytest.mark.rest)
         if CODE == "compiled" and item.nodeid.startswith(SOURCE_ONLY):
             item.add_marker(pytest.mark.skip(reason="shown on the source alone"))
+
+
+def _mix_files(items: list[pytest.Item]) -> None:
+    by_file: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        by_file.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    items[:] = [item for file in mixed(list(by_file)) for item in by_file[file]]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Items and modules stay until the end: no later collection visits their objects, half a million."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ test belongs to the second set by its place, listed here, or by the marker `slow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 REST = (
     "tests/contract/tables/",
     "tests/differential/",
@@ -48,6 +50,7 @@ REST = (
     "tests/scenario/transactions/test_exactly_once.py",
     "tests/scenario/zookeeper/test_commands.py",
     "tests/scenario/zookeeper/test_session.py::test_a_restarted_server_knows_the_session",
+    "tests/simulation/test_simulation.py::test_what_was_found_stays_mended[seed-1]",
     "tests/simulation/test_simulation.py::test_what_was_found_stays_mended[seed-8",
     "tests/spark/",
 )
@@ -89,5 +92,29 @@ SOURCE_ONLY = (
 leaves them out."""
 
 
+LONGEST = (
+    "tests/scenario/cluster/test_chaos.py",
+    "tests/spark/pipelines/test_updates.py",
+)
+"""Files of `make test` that take longest. They begin first, so that no worker runs one alone at the end."""
+
+
 def is_rest(node_id: str) -> bool:
     return node_id.startswith(REST) and not node_id.startswith(SLICE)
+
+
+def is_all_rest(place: str) -> bool:
+    """Whether a file, or a folder that ends in a slash, has no test that `make test` runs."""
+    return is_rest(place) and not any(each.startswith(place) for each in SLICE)
+
+
+def mixed(files: Sequence[str]) -> list[str]:
+    """The order in which workers take files: the longest first, then unit tests evenly among the others.
+
+    Unit tests compute and the others mostly wait, so that a mixture keeps all cores busy until the end.
+    """
+    first = [file for file in files if file in LONGEST]
+    waiting = [file for file in files if file not in LONGEST and not file.startswith("tests/unit/")]
+    computing = [file for file in files if file.startswith("tests/unit/")]
+    place = {file: (at + 1) / len(group) for group in (waiting, computing) for at, file in enumerate(group)}
+    return first + sorted(waiting + computing, key=place.__getitem__)

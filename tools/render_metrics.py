@@ -151,8 +151,8 @@ page of its own at `/metrics` ([PIPELINES.md](PIPELINES.md)).
 - **Rates.** Counters end in `_total` and only grow; the reader computes rates. Histograms have `_bucket`,
   `_sum` and `_count`, in milliseconds.
 - **Cardinality.** One metric has at most `metrics.series.max` labelled series on the page ({SERIES_MAX:,} by
-  default). `{DROPPED}` counts those that are left out, by metric. A deleted topic leaves
-  nothing.
+  default), and 4 MiB of those whose labels clients choose. `{DROPPED}` counts those that
+  are left out, by metric. A deleted topic leaves nothing.
 - **Times.** Queue and total times of requests count from the arrival in the kernel, so they include the wait
   for a busy loop. `barnabas_loop_busy_share` near 1 means that the broker needs another one beside it.
 - **Lag.** The coordinator of a group knows the end offsets of partitions that it has replicas of. It asks the
@@ -182,7 +182,7 @@ def rows() -> list[Row]:
         for name, kind, labels, doc in registered(ast.parse(path.read_text(encoding="utf-8"))):
             row = Row(name, kind, labels, doc, section_of(name, package))
             assert found.setdefault(name, row)[:4] == row[:4], f"{name} is registered in two ways"
-    doc = "Labelled series beyond metrics.series.max, which this page leaves out."
+    doc = "Labelled series that this page leaves out, past metrics.series.max or 4 MiB."
     found[DROPPED] = Row(DROPPED, "gauge", ("metric",), doc, "core")
     return sorted(found.values())
 

@@ -5,70 +5,56 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
 
 from barnabas.client.admin.admin import Admin
 from barnabas.protocol.config_numbers import ResourceType
+from barnabas.testing.broker import RunningBroker, run_broker
 from tests.clients.matrix import TOOLS
 from tests.clients.tools import CLIENT_METRICS, PRODUCER_PERFORMANCE, tool
 from tests.peers.kafka import require_kafka
-from tests.support.broker import BarnabasBroker, running
-from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 INTERVAL_MS = 200
 
 
-class Observed:
-    """A broker with a metrics page."""
-
-    def __init__(self, broker: BarnabasBroker, page_port: int) -> None:
-        self.bootstrap = broker.bootstrap
-        self._url = f"http://127.0.0.1:{page_port}/metrics"
-
-    def reported(self, client_id: str) -> str:
-        """Lines of the page with what the client says of itself."""
-        with urlopen(self._url) as answer:
-            lines = answer.read().decode().splitlines()
-        shown = f'client_id="{client_id}"'
-        return "\n".join(each for each in lines if each.startswith("barnabas_client_rep") and shown in each)
-
-
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
-    port = free_port()
-    directory = tmp_path_factory.mktemp("telemetry")
-    with running(BarnabasBroker(directory, arguments=["--metrics", f"127.0.0.1:{port}"])) as broker:
-        assert isinstance(broker, BarnabasBroker)
-        yield Observed(broker, port)
+def broker() -> Iterator[RunningBroker]:
+    with run_broker() as running:
+        yield running
+
+
+def reported(broker: RunningBroker, client_id: str) -> str:
+    """Lines of the metrics page with what the client says of itself."""
+    shown = f'client_id="{client_id}"'
+    lines = broker.metrics_text().splitlines()
+    return "\n".join(each for each in lines if each.startswith("barnabas_client_rep") and shown in each)
 
 
 @pytest.mark.client("confluent-kafka")
-async def test_librdkafka_pushes_what_is_asked_for(observed: Observed) -> None:
+async def test_librdkafka_pushes_what_is_asked_for(broker: RunningBroker) -> None:
     settings: dict[str, str | None] = {
         "metrics": "org.apache.kafka.producer.",
         "interval.ms": str(INTERVAL_MS),
         "match": "client_id=asked.*,client_software_name=confluent-kafka-python",
     }
-    async with Admin(observed.bootstrap) as admin:
+    async with Admin(broker.bootstrap) as admin:
         await admin.alter_configs({(ResourceType.CLIENT_METRICS, "rdkafka"): settings})
     clients = [
-        Producer({"bootstrap.servers": observed.bootstrap, "client.id": name})
-        for name in ("asked-1", "other")
+        Producer({"bootstrap.servers": broker.bootstrap, "client.id": name}) for name in ("asked-1", "other")
     ]
 
     def is_reported() -> bool:
         for client in clients:
             client.produce("measured", b"x")
             client.poll(0.05)
-        return "org.apache.kafka.producer.node.request.latency" in observed.reported("asked-1")
+        return "org.apache.kafka.producer.node.request.latency" in reported(broker, "asked-1")
 
     eventually(is_reported)
-    assert 'client_software="confluent-kafka-python' in observed.reported("asked-1")
-    assert not observed.reported("other")
+    assert 'client_software="confluent-kafka-python' in reported(broker, "asked-1")
+    assert not reported(broker, "other")
     for client in clients:
         client.flush()
 
@@ -76,9 +62,9 @@ async def test_librdkafka_pushes_what_is_asked_for(observed: Observed) -> None:
 @pytest.mark.client(TOOLS)
 @pytest.mark.java
 @pytest.mark.slow
-def test_kafkas_tool_subscribes_and_java_pushes(observed: Observed, tmp_path: Path) -> None:
+def test_kafkas_tool_subscribes_and_java_pushes(broker: RunningBroker, tmp_path: Path) -> None:
     require_kafka()
-    server = ("--bootstrap-server", observed.bootstrap)
+    server = ("--bootstrap-server", broker.bootstrap)
     interval = ("--interval", str(INTERVAL_MS), "--metrics", "*", "--match", "client_id=java.*")
     tool(CLIENT_METRICS, *server, "--alter", "--name", "java", *interval)
     assert "java" in tool(CLIENT_METRICS, *server, "--list").split()
@@ -87,7 +73,7 @@ def test_kafkas_tool_subscribes_and_java_pushes(observed: Observed, tmp_path: Pa
     assert "match=client_id=java.*" in described
     throughput = ("--throughput", "20", "--num-records", "200", "--record-size", "10")
     properties = tmp_path / "producer.properties"
-    properties.write_text(f"bootstrap.servers={observed.bootstrap}\nclient.id=java-1\n")
+    properties.write_text(f"bootstrap.servers={broker.bootstrap}\nclient.id=java-1\n")
     errors: list[BaseException] = []
 
     def produce() -> None:
@@ -103,7 +89,7 @@ def test_kafkas_tool_subscribes_and_java_pushes(observed: Observed, tmp_path: Pa
     try:
         eventually(
             lambda: (
-                "org.apache.kafka.producer.record.queue.time.avg" in observed.reported("java-1")
+                "org.apache.kafka.producer.record.queue.time.avg" in reported(broker, "java-1")
                 or bool(errors)
             )
         )

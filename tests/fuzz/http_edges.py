@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,36 +28,41 @@ ROUTES = (
     *("/topics", "/topics/a", "/sign-in", "/clients", "/cluster", "/api/openapi.json", "/api/topics"),
     *("/mcp", "/time", "/disk"),
 )
-BODIES = {
-    "deep arrays": b"[" * 200_000 + b"]" * 200_000,
-    "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-    "a large number": b"[" + b"9" * 2_000_000 + b"]",
-    "many small values": b"[" + b"0," * 1_900_000 + b"0]",
-    "many keys": json.dumps({f"k{number}": number for number in range(200_000)}).encode(),
-    "many settings": json.dumps(
-        {"name": "a", "config": {f"k{number}": "v" for number in range(150_000)}}
-    ).encode(),
-    "many offsets": json.dumps(
-        {"offsets": [{"partition": {"kafka_topic": "t", "kafka_partition": 0}, "offset": None}] * 40_000}
-    ).encode(),
-    "a long text": json.dumps({"name": "x" * 3_000_000}).encode(),
-    "no text": b"\xff" * 1_000_000,
-    "a spec of many transforms": json.dumps(
-        {"pipeline.spec": json.dumps({"name": "p", "transforms": [{"filter": "a = 1"}] * 20_000})}
-    ).encode(),
-    "wide SQL": json.dumps(
-        {"connector.class": "Pipeline", "pipeline.spec": json.dumps(
-            {"name": "a", "source": {"type": "topic", "topics": "s", "schema": "a BIGINT"},
-             "transforms": [{"sql": "SELECT " + "b, " * 5_000 + "a FROM input"}],
-             "sink": {"type": "topic", "topic": "o"}})}
-    ).encode(),
-    "long SQL": json.dumps(
-        {"pipeline.spec": json.dumps(
-            {"name": "p", "source": {"type": "topic", "topics": "s", "schema": "a BIGINT"},
-             "transforms": [{"sql": "SELECT " + "(" * 20_000 + "a" + ")" * 20_000 + " FROM input"}],
-             "sink": {"type": "topic", "topic": "o"}})}
-    ).encode(),
-}  # fmt: skip
+
+
+@cache
+def bodies() -> dict[str, bytes]:
+    """JSON of some megabytes: made once, and only for a run that sends it."""
+    return {
+        "deep arrays": b"[" * 200_000 + b"]" * 200_000,
+        "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        "a large number": b"[" + b"9" * 2_000_000 + b"]",
+        "many small values": b"[" + b"0," * 1_900_000 + b"0]",
+        "many keys": json.dumps({f"k{number}": number for number in range(200_000)}).encode(),
+        "many settings": json.dumps(
+            {"name": "a", "config": {f"k{number}": "v" for number in range(150_000)}}
+        ).encode(),
+        "many offsets": json.dumps(
+            {"offsets": [{"partition": {"kafka_topic": "t", "kafka_partition": 0}, "offset": None}] * 40_000}
+        ).encode(),
+        "a long text": json.dumps({"name": "x" * 3_000_000}).encode(),
+        "no text": b"\xff" * 1_000_000,
+        "a spec of many transforms": json.dumps(
+            {"pipeline.spec": json.dumps({"name": "p", "transforms": [{"filter": "a = 1"}] * 20_000})}
+        ).encode(),
+        "wide SQL": json.dumps(
+            {"connector.class": "Pipeline", "pipeline.spec": json.dumps(
+                {"name": "a", "source": {"type": "topic", "topics": "s", "schema": "a BIGINT"},
+                 "transforms": [{"sql": "SELECT " + "b, " * 5_000 + "a FROM input"}],
+                 "sink": {"type": "topic", "topic": "o"}})}
+        ).encode(),
+        "long SQL": json.dumps(
+            {"pipeline.spec": json.dumps(
+                {"name": "p", "source": {"type": "topic", "topics": "s", "schema": "a BIGINT"},
+                 "transforms": [{"sql": "SELECT " + "(" * 20_000 + "a" + ")" * 20_000 + " FROM input"}],
+                 "sink": {"type": "topic", "topic": "o"}})}
+        ).encode(),
+    }  # fmt: skip
 
 
 class Service(NamedTuple):
@@ -148,11 +154,13 @@ def hostile_requests(token: str | None) -> Iterator[tuple[str, bytes]]:
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             yield f"{method} {path}", _request(method, path, token)
             yield f"{method} {path}, no object", _request(method, path, token, b"[1]")
-        for name, body in BODIES.items():
+        for name, body in bodies().items():
             for method in ("POST", "PUT", "PATCH"):
                 yield f"{method} {path}, {name}", _request(method, path, token, body)
     yield "a long path", _request("GET", "/" + "a" * 15_000, token)
     yield "a path of escapes", _request("GET", "/" + "%2e%2e%2f" * 1_500, token)
+    level = b'{"level": "DEBUG"}'
+    yield "a logger of many parts", _request("PUT", "/admin/loggers/" + "a." * 7_000, token, level)
     yield "a long query", _request("GET", "/metrics?" + "a=b&" * 3_500, token)
     yield "many headers", _request("GET", "/", token, more="".join(f"x{n}: y\r\n" for n in range(1_500)))
     yield "a head that is too large", _request("GET", "/", token, more=f"x: {'y' * 1_000_000}\r\n")

@@ -8,9 +8,9 @@ the decoded value is encoded and decoded again: both must agree.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from barnabas.cluster.coordination.contract import Create, Delete, SetData, StoreDamaged
 from barnabas.cluster.embedded import journal
@@ -54,22 +54,14 @@ from barnabas.storage.files import checkpoints
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.transaction_index import parse_transaction_index
+from tests.fuzz.target import Target, of, of_text
 from tests.fuzz.values import Values
+from tests.fuzz.view_targets import view_targets
 from tests.support import hostile, wire
 from tests.support.slices import convert_down
 
 ELEMENTS_MAX = 2_000
 INFLATED_BYTES_MAX = 1 << 20
-
-Run = Callable[[bytes], None]
-
-
-class Target(NamedTuple):
-    name: str
-    run: Run
-    seeds: Sequence[bytes]
-    """Inputs that are valid, to begin with."""
-    is_text: bool = False
 
 
 def request_target(key: ApiKey, version: int, random: Random) -> Target:
@@ -122,43 +114,6 @@ def check_again(message: Any, version: int) -> None:
     written = message.encode(version)
     again, _ = type(message).decode(written, version)
     assert again.encode(version) == written, "written and read again it is another"
-
-
-def of(
-    name: str,
-    read: Callable[[bytes], Any],
-    *seeds: bytes,
-    refusals: tuple[type[Exception], ...] = (KafkaError,),
-    write: Callable[[Any], bytes] | None = None,
-) -> Target:
-    def run(data: bytes) -> None:
-        try:
-            found = read(data)
-        except refusals:
-            return
-        if write is not None:
-            assert read(write(found)) == found, "written and read again it is another"
-
-    return Target(name, run, seeds)
-
-
-def of_text(
-    name: str,
-    read: Callable[[str], Any],
-    *seeds: str,
-    refusals: tuple[type[Exception], ...] = (KafkaError,),
-    write: Callable[[Any], str] | None = None,
-) -> Target:
-    def run(data: bytes) -> None:
-        text = data.decode("utf-8", "replace")
-        try:
-            found = read(text)
-        except refusals:
-            return
-        if write is not None:
-            assert read(write(found)) == found, "written and read again it is another"
-
-    return Target(name, run, [each.encode() for each in seeds], is_text=True)
 
 
 # Records
@@ -481,5 +436,6 @@ def all_targets(random: Random) -> list[Target]:
         *znode_targets(),
         *sasl_targets(),
         *text_targets(),
+        *view_targets(),
     ]
     return messages + [target if target.seeds else target._replace(seeds=[b""]) for target in found]

@@ -181,7 +181,11 @@ BUGS = (
     Bug(
         "records are not synced by a flush",
         "barnabas.storage.log.parts.flush_state",
-        "            for file in self.data_files:\n                file.sync()\n",
+        "            for file in self.data_files:\n"
+        "                if isinstance(file, str):\n"
+        "                    self.log_path.sync(self.files, file)\n"
+        "                else:\n"
+        "                    file.sync()\n",
         "",
     ),
     Bug(

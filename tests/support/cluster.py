@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.support.broker import BarnabasBroker
 from tests.support.broker_group import BrokerGroup
+from tests.support.wire import broker_count
 
 SESSION_TIMEOUT_MS = 2_000
 """Short, so that a dead broker is missed soon; long enough for a machine that is busy."""
@@ -80,6 +81,15 @@ class Cluster(BrokerGroup[ClusterBroker]):
         super().__init__(brokers)
         self.zookeeper = zookeeper
 
+    def wait_until_acquainted(self) -> None:
+        """Every broker knows all others. A broker is ready before the others have heard of it."""
+
+        def all_agree() -> bool:
+            counts = {broker_count(broker.host, broker.port) for broker in self.brokers}
+            return counts == {len(self.brokers)}
+
+        self.wait_for(all_agree, what="all brokers know each other")
+
 
 @contextmanager
 def cluster(
@@ -98,6 +108,7 @@ def cluster(
     running = Cluster(brokers, zookeeper)
     try:
         running.start()
+        running.wait_until_acquainted()
         yield running
     finally:
         running.kill()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         IllegalState,
         LogTruncated,
         NoCommittedOffset,
+        SendCancelled,
         TransactionAborted,
     )
     from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
@@ -75,6 +76,7 @@ _PLACES = {
     "ProducerRecord": "barnabas.client.extensions.records",
     "Record": "barnabas.client.extensions.records",
     "RecordMetadata": "barnabas.client.extensions.records",
+    "SendCancelled": "barnabas.client.core.client_errors",
     "SerializationError": "barnabas.client.extensions.serializers",
     "Serializer": "barnabas.client.extensions.serializers",
     "SomeFailed": "barnabas.client.admin.calls.per_resource",
@@ -108,6 +110,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "Retry",
+    "SendCancelled",
     "SerializationError",
     "Serializer",
     "SomeFailed",

@@ -86,7 +86,7 @@ class Connection:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if security.tls is not None:
                 stream = security.tls.wrap_socket(stream, server_hostname=endpoint.host)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise unreachable(endpoint, error) from error
         session: Session[Pending] = Session(endpoint, client_id, software=software, allocate=allocate)
         clock = clock or SystemClock()

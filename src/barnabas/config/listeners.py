@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.config.definitions.sockets import SECURITY_PROTOCOLS
-from barnabas.core.addressing.endpoints import PORT_MAX, Endpoint, ListenerEndpoint
+from barnabas.core.addressing.endpoints import PORT_MAX, SECURITY_PROTOCOLS, Endpoint, ListenerEndpoint
 from barnabas.core.errors import InvalidConfig
 
 _LISTENER = re.compile(

@@ -12,7 +12,7 @@
 
 FastStream acknowledges messages, Kafka commits offsets. Here each record is acknowledged individually, by
 `Consumer.process`: handlers run concurrently, records of one key in order. An acknowledged record does not
-come again after a restart, whatever became of those before it.
+come again after a restart, also when records before it are unfinished.
 
 - `subscribers`: the ways of reading, and what ack, nack and reject do.
 - `publishers`, `commands`: the ways of writing.

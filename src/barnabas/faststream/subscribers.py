@@ -8,7 +8,7 @@
 
 `AckPolicy` says which of them a handler's return and error mean. With MANUAL the handler calls them itself,
 later if it likes: until then the record is unfinished. An error of such a handler is a nack. With ACK_FIRST
-offsets are committed in the background, whatever becomes of the records.
+offsets are committed in the background, also those of records whose handlers fail.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Private unix socket over which a broker answers tools of its own machine, in one pass.
 
-The Kafka protocol answers question by question, and has no question for the lag of a group in time, for the
-segments of a log or for the traffic of a topic. A broker knows all of it. The console and `barnabas top` ask
+The Kafka protocol answers question by question. It has no question for the lag of a group in time, the
+segments of a log or the traffic of a topic. A broker knows all of it. The console and `barnabas top` ask
 here. The answers are read-only; changes go through the Kafka protocol.
 
 - `wire`: frames of JSON, and their limits.

@@ -49,17 +49,19 @@ def encode_error(error: KafkaError) -> bytes:
     return framed(json.dumps({"error": error.code, "message": error.message}).encode())
 
 
-def encode_answer(answer: Any) -> Sliced[bytes]:
-    """The frame of an answer. Long lists are encoded element by element, with pauses between them."""
-    pieces = [b'{"ok":']
-    size_bytes = 0
+def encode_answer(answer: Any) -> Sliced[bytearray]:
+    """The frame of an answer. Long lists are encoded element by element, with pauses between them. A large
+    answer is in memory once.
+    """
+    frame = bytearray(LENGTH.size) + b'{"ok":'
     for piece in _pieces(answer):
-        pieces.append(piece)
-        size_bytes += len(piece)
-        if size_bytes > ANSWER_BYTES_MAX:
+        frame += piece
+        if len(frame) > ANSWER_BYTES_MAX:
             raise InvalidRequest(f"the answer has more than {ANSWER_BYTES_MAX} bytes: ask for less")
         yield
-    return framed(b"".join((*pieces, b"}")))
+    frame += b"}"
+    LENGTH.pack_into(frame, 0, len(frame) - LENGTH.size)
+    return frame
 
 
 def _pieces(value: Any) -> Iterator[bytes]:

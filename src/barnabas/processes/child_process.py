@@ -22,6 +22,9 @@ LINE_BYTES_MAX = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
+_STOPPED = (0, 128 + signal.SIGTERM)
+"""Exit codes of a child that has shut down when it was told to. A JVM ends with the second one."""
+
 Say = Callable[[str], None]
 
 
@@ -115,7 +118,7 @@ class Child:
 
     def farewell(self) -> str:
         """End of a child that was to stop."""
-        return f"{self.name} has stopped" if self._process.returncode == 0 else self.epitaph()
+        return f"{self.name} has stopped" if self._process.returncode in _STOPPED else self.epitaph()
 
     async def _read(self) -> None:
         assert self._process.stdout is not None

@@ -40,6 +40,16 @@ def refusal(request: Message, error: KafkaError, version: int) -> Sliced[Message
     return (yield from _refused(response_class(api)(), request, error, version))
 
 
+def refusal_of_elements(request: Message, error: KafkaError, version: int) -> Sliced[Message]:
+    """`refusal` with the error for each element, also where the response has a place for it at its top."""
+    api = request.__schema__.api
+    assert api is not None
+    answer = response_class(api)()
+    if any(_has_code(each.kind, version) for each in _fields(answer, version)):
+        return (yield from _refused_below(answer, request, error, version))
+    return (yield from _refused(answer, request, error, version))
+
+
 def _refused(answer: Message, asked: Any, error: KafkaError, version: int) -> Sliced[Message]:
     fields = _fields(answer, version)
     for field in fields:
@@ -48,7 +58,11 @@ def _refused(answer: Message, asked: Any, error: KafkaError, version: int) -> Sl
             if any(each.name == "error_message" for each in fields):
                 answer.error_message = error.message  # type: ignore[attr-defined]
             return answer
-    answers = next(each for each in fields if _has_code(each.kind, version))
+    return (yield from _refused_below(answer, asked, error, version))
+
+
+def _refused_below(answer: Message, asked: Any, error: KafkaError, version: int) -> Sliced[Message]:
+    answers = next(each for each in _fields(answer, version) if _has_code(each.kind, version))
     elements = next(each for each in _fields(asked, version) if each.kind.element is not None)
     named = getattr(asked, elements.name) or ()
     assert answers.kind.element is not None

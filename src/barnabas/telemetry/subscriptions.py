@@ -1,8 +1,8 @@
 """Subscriptions to the metrics of clients, and what they demand of one client together.
 
 The subscriptions of a client are those whose patterns all match. They are joined: all their metrics, and the
-shortest of their intervals. The id of the result follows from it and from the client's instance id, so that
-every broker gives a client the same id, also after a restart.
+shortest of their intervals. The id of the result follows from it and from the client's instance id. So every
+broker gives a client the same id, also after a restart.
 """
 
 from __future__ import annotations

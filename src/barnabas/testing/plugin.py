@@ -93,9 +93,10 @@ def barnabas_topic(barnabas_broker: RunningBroker) -> str:
 
 @pytest.fixture
 def barnabas_faults(barnabas_broker: RunningBroker) -> Iterator[Faults]:
-    """Fault rules of the broker; they end with the test."""
+    """Fault rules of the broker; they end with the test, and faults of its disk with them."""
     yield barnabas_broker.faults
     barnabas_broker.faults.clear()
+    barnabas_broker.disk.heal()
 
 
 @pytest.hookimpl(tryfirst=True)

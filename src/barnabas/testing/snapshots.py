@@ -1,6 +1,6 @@
 """Snapshots of data directories: copies that tests go back to.
 
-A copy of a running broker would be torn, so a broker stops for its snapshot and for a restore, and starts
+A copy of a running broker would be torn. So a broker stops for its snapshot and for a restore, and starts
 again on its port. That takes about a tenth of a second. Clients connect again by themselves.
 """
 

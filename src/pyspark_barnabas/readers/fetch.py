@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from barnabas.client.core.aborted_transactions import AbortedFilter
 from barnabas.client.core.retries import Retries
+from barnabas.client.core.steps import refusal
 from barnabas.core.errors import (
     InconsistentTopicId,
     KafkaError,
@@ -166,7 +167,9 @@ class _RangeFetcher:
         self._is_posted = False
         data = _partition_data(connection.take())
         if data.error_code:
-            raise error_for(data.error_code, f"fetching {self._wanted.topic_partition} at offset {start}")
+            wanted = self._wanted.topic_partition
+            right = f"READ on TOPIC {wanted.topic}"
+            raise refusal(data.error_code, None, f"fetching {wanted} at offset {start}", needs=right)
         given = data.records if isinstance(data.records, memoryview) else b""
         records = self._advance(given)
         if self._next == start and len(given):

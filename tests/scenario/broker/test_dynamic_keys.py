@@ -156,6 +156,7 @@ VALUES = {
     "leader.replication.throttled.replicas": "0:1",
     "follower.replication.throttled.replicas": "0:1",
     "message.format.version": "2.8-IV0",
+    "barnabas.table": "delta:/lake/orders",
 }
 
 

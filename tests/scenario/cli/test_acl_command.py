@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from barnabas.testing.broker import run_broker
 from tests.scenario.cli.command import Barnabas
-from tests.support.broker import BarnabasBroker, running
 
 SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -18,9 +17,8 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def barnabas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
-    directory: Path = tmp_path_factory.mktemp("acl-command")
-    with running(BarnabasBroker(directory / "data", settings=SETTINGS)) as broker:
+def barnabas() -> Iterator[Barnabas]:
+    with run_broker(SETTINGS) as broker:
         yield Barnabas(broker.bootstrap)
 
 

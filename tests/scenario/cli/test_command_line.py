@@ -11,7 +11,7 @@ import pytest
 from tests.scenario.cli.command import Barnabas
 from tests.support.broker import Broker, partition_directory
 from tests.support.fixtures import TopicFactory
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, eventually
 
 
 def test_a_topic_lives_and_dies(barnabas: Barnabas) -> None:
@@ -280,11 +280,12 @@ def test_a_group_divides_a_topic_and_remembers_where_it_stands(
     assert barnabas(*member, "--timeout", "1") == ""
     with barnabas.start(*member) as one, barnabas.start(*member) as two:
         group = f"readers-of-{topic}"
-        while [
-            len(member["partitions"])
-            for member in json.loads(barnabas("group", "describe", group, "--json"))[0]["members"]
-        ] != [1, 1]:
-            pass
+
+        def is_divided() -> bool:
+            (about,) = json.loads(barnabas("group", "describe", group, "--json"))
+            return [len(member["partitions"]) for member in about["members"]] == [1, 1]
+
+        eventually(is_divided)
         for partition, word in (("0", b"left\n"), ("1", b"right\n")):
             barnabas("produce", topic, "--partition", partition, stdin=word)
         assert one.stdout is not None

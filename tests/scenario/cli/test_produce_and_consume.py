@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing.broker import run_broker
 from tests.scenario.cli.command import Barnabas
-from tests.support.broker import Broker, barnabas_broker
 from tests.support.fixtures import TopicFactory
 from tests.support.waiting import PATIENCE_S
 
@@ -51,7 +51,7 @@ def test_files_are_written_as_lines_or_as_a_whole(barnabas: Barnabas, topic: str
     two.write_text("c")
     files = ("--file", str(one), "--file", str(two))
     barnabas("produce", topic, *files, "--key", "k", "--linger", "0", "--partitioner", "round-robin")
-    barnabas("produce", topic, *files, "--whole")
+    barnabas("produce", topic, *files, "--whole", "--batch-size", "1")
     found = [json.loads(line) for line in barnabas("consume", topic, "--to-end", "--json").splitlines()]
     assert [(each["key"], each["value"]) for each in found] == [
         ("k", "a"),
@@ -100,7 +100,9 @@ def test_the_file_of_settings_counts_and_is_checked(barnabas: Barnabas, topic: s
 
 
 def test_perf_measures_each_way(barnabas: Barnabas, topic: str) -> None:
-    written = json.loads(barnabas("perf", "produce", topic, "--records", "300", "--size", "50", "--json"))
+    written = json.loads(
+        barnabas("perf", "produce", topic, "--records", "300", "--size", "50", "--json", "--batch-size", "1")
+    )
     assert (written["records"], written["bytes"]) == (300, 15_000)
     assert 0 < written["latency_ms"]["p50"] <= written["latency_ms"]["p99"] <= written["latency_ms"]["max"]
     read = json.loads(barnabas("perf", "consume", topic, "--json"))
@@ -122,21 +124,14 @@ def test_perf_measures_each_way(barnabas: Barnabas, topic: str) -> None:
         (("perf", "end-to-end", "{topic}", "--records", "1000000"), b" records  0/s"),
     ],
 )
-def test_no_command_is_silent_at_a_broker_that_hangs(
-    tmp_path: Path, command: tuple[str, ...], words: bytes
-) -> None:
-    with barnabas_broker(tmp_path) as broker:
-        _hang(broker, command, words)
-
-
-def _hang(broker: Broker, command: tuple[str, ...], words: bytes) -> None:
-    barnabas = Barnabas(broker.bootstrap)
-    barnabas("topic", "create", "orders")
-    barnabas("produce", "orders", stdin=b"one\n")
-    is_early = command[0] == "topic"
-    if is_early:
-        os.kill(broker.pid, signal.SIGSTOP)
-    try:
+def test_no_command_is_silent_at_a_broker_that_hangs(command: tuple[str, ...], words: bytes) -> None:
+    with run_broker() as broker:
+        broker.create_topic("orders")
+        barnabas = Barnabas(broker.bootstrap)
+        barnabas("produce", "orders", stdin=b"one\n")
+        is_early = command[0] == "topic"
+        if is_early:
+            broker.pause()
         arguments = [word.format(topic="orders") for word in command]
         if command[0] == "consume":
             arguments += ["--from-beginning"]
@@ -153,7 +148,7 @@ def _hang(broker: Broker, command: tuple[str, ...], words: bytes) -> None:
                 process.stdin.flush()
                 assert barnabas("consume", "orders", "--from-beginning", "--count", "2") == "one\ntwo\n"
             if not is_early:
-                os.kill(broker.pid, signal.SIGSTOP)
+                broker.pause()
             if command[0] == "produce":
                 process.stdin.write(b"three\n")
                 process.stdin.flush()
@@ -164,5 +159,3 @@ def _hang(broker: Broker, command: tuple[str, ...], words: bytes) -> None:
             process.send_signal(signal.SIGINT)
             process.stdin.close()
             assert process.wait(PATIENCE_S) == 130
-    finally:
-        os.kill(broker.pid, signal.SIGCONT)

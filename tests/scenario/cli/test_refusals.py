@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.main import cli
+from barnabas.testing.broker import run_broker
 from tests.scenario.cli.command import Barnabas
-from tests.support.broker import BarnabasBroker, running
 from tests.support.ports import free_port
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
@@ -24,14 +23,13 @@ def barnabas(bootstrap: str, *arguments: str) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker whose clients may describe the topic `seen`, and nothing else."""
-    directory: Path = tmp_path_factory.mktemp("refusals") / "data"
-    everybody = "User:ANONYMOUS"
-    with running(BarnabasBroker(directory, settings={**AUTHORIZER, "super.users": everybody})) as broker:
+    directory, everybody = tmp_path_factory.mktemp("refusals"), "User:ANONYMOUS"
+    with run_broker({**AUTHORIZER, "super.users": everybody}, data_dir=directory) as broker:
         for topic in ("seen", "hidden"):
             assert barnabas(broker.bootstrap, "topic", "create", topic)[0] == 0
         rule = ("--allow-principal", everybody, "--operation", "Describe", "--topic", "seen")
         assert barnabas(broker.bootstrap, "acl", "add", *rule)[0] == 0
-    with running(BarnabasBroker(directory, settings={**AUTHORIZER, "super.users": "User:admin"})) as broker:
+    with run_broker({**AUTHORIZER, "super.users": "User:admin"}, data_dir=directory) as broker:
         yield broker.bootstrap
 
 
@@ -54,9 +52,8 @@ def test_the_missing_right_is_named(bootstrap: str, command: str, right: str) ->
     assert (code, line) == (1, f"barnabas: not authorized: {right} ({kind}_AUTHORIZATION_FAILED)")
 
 
-def test_a_topic_that_needs_more_brokers_says_how_many_there_are(tmp_path: Path) -> None:
-    settings = {"default.replication.factor": "3"}
-    with running(BarnabasBroker(tmp_path / "data", settings=settings)) as broker:
+def test_a_topic_that_needs_more_brokers_says_how_many_there_are() -> None:
+    with run_broker({"default.replication.factor": "3"}) as broker:
         said = Barnabas(broker.bootstrap)("produce", "new", stdin=b"x\n", code=1)
     assert said.startswith(
         "barnabas: topic new cannot be created: the brokers' default.replication.factor is larger than the"

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
+from barnabas.testing.broker import run_broker
 from tests.clients.test_confluent_transactions import TIMEOUT_S, produce, read_all, transactional
 from tests.scenario.cli.command import Barnabas
-from tests.support.broker import barnabas_broker
-from tests.support.fixtures import create_topic
 from tests.support.wire import PRODUCE, WireConnection, array, batch, nullable_bytes, string
 
-SETTINGS = {
-    "transaction_partition_verification_enable": "false",
-    "transaction_state_log_num_partitions": 2,
-}
+UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 TRANSACTIONAL = 0x10
 
 
-def leave_hanging(host: str, port: int, topic: str, producer_id: int) -> None:
+def leave_hanging(bootstrap: str, topic: str, producer_id: int) -> None:
     """Write as a producer that no coordinator knows: Produce v7, acks=all."""
     records = batch(attributes=TRANSACTIONAL, producer_id=producer_id, producer_epoch=3, base_sequence=0)
     partition = (0).to_bytes(4) + nullable_bytes(records)
     body = string("nobody") + (-1).to_bytes(2, signed=True) + (10_000).to_bytes(4)
-    with WireConnection(host, port) as connection:
+    host, _, port = bootstrap.partition(":")
+    with WireConnection(host, int(port)) as connection:
         connection.ask(PRODUCE, 7, body + array([string(topic) + array([partition])]))
 
 
-def test_transactions_are_looked_at_and_those_that_hang_are_ended(tmp_path: Path) -> None:
-    with barnabas_broker(tmp_path, **SETTINGS) as broker:
-        create_topic(broker, "sink", 2)
+def test_transactions_are_looked_at_and_those_that_hang_are_ended() -> None:
+    with run_broker(UNVERIFIED) as broker:
+        broker.create_topic("sink", partitions=2)
         barnabas = Barnabas(broker.bootstrap)
         producer = transactional(broker.bootstrap, "mine")
         producer.begin_transaction()
@@ -46,7 +42,7 @@ def test_transactions_are_looked_at_and_those_that_hang_are_ended(tmp_path: Path
         assert "nobody" in barnabas("txn", "describe", "nobody", code=4)
 
         assert json.loads(barnabas("txn", "hanging", "--json")) == [], "one that is known does not hang"
-        leave_hanging(broker.host, broker.port, "sink", 4_711)
+        leave_hanging(broker.bootstrap, "sink", 4_711)
         (hangs,) = json.loads(barnabas("txn", "hanging", "--json"))
         assert (hangs["topic"], hangs["partition"], hangs["start_offset"]) == ("sink", 0, 0)
         assert "4711" in barnabas("txn", "hanging", "sink")

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.peers import kafka
-from tests.support.broker import BarnabasBroker, Broker, running
+from tests.support.broker import running
+
+from barnabas.testing.broker import run_broker
 
 _numbers = itertools.count()
 
@@ -17,15 +19,13 @@ _numbers = itertools.count()
     params=["barnabas", pytest.param("kafka", marks=[pytest.mark.java, pytest.mark.slow])],
 )
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("broker")
-    broker: Broker
     if request.param == "kafka":
         kafka.require_kafka()
-        broker = kafka.KafkaBroker(directory)
+        with running(kafka.KafkaBroker(tmp_path_factory.mktemp("broker"))) as started:
+            yield started.bootstrap
     else:
-        broker = BarnabasBroker(directory / "data")
-    with running(broker) as started:
-        yield started.bootstrap
+        with run_broker() as ours:
+            yield ours.bootstrap
 
 
 @pytest.fixture

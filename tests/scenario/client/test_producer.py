@@ -43,6 +43,25 @@ async def test_a_record_arrives_as_it_was_sent(address: str, new_name: NewName) 
     assert record.headers == (("a", b"1"), ("a", None))
 
 
+@pytest.mark.parametrize("how", ["plain", "headers", "serializer", "many"])
+async def test_a_loop_of_sends_lets_full_batches_go(address: str, new_name: NewName, how: str) -> None:
+    """`send` waits for nothing here: without a turn the whole buffer would fill before the first request."""
+    topic, values = new_name("orders"), ["x" * 100] * 400
+    settings = {"value_serializer": "string"} if how == "serializer" else {}
+    async with Producer[Any, Any](address, linger_ms=60_000, batch_size=16_384, **settings) as producer:
+        await producer.partitions_for(topic)
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        if how == "many":
+            await producer.send_many(topic, [value.encode() for value in values], partition=0)
+        else:
+            for value in values:
+                headers = {"a": "b"} if how == "headers" else None
+                content = value if how == "serializer" else value.encode()
+                await producer.send(topic, content, headers=headers, partition=0)
+        assert turn.done()
+
+
 @pytest.mark.parametrize(("time", "error"), [(2**63, ValueError), (-1, ValueError), ("x", TypeError)])
 async def test_a_time_that_no_batch_can_hold_is_refused_alone(
     address: str, new_name: NewName, time: Any, error: type[Exception]

@@ -122,7 +122,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasBroker]
 
 def test_a_hanging_transaction_is_aborted(browser: Browser, broker: BarnabasBroker, admin: Admin) -> None:
     at = TopicPartition("service-32", 0)
-    leave_hanging(broker.host, broker.port, at.topic, 4_711)
+    leave_hanging(broker.bootstrap, at.topic, 4_711)
     assert admin.list_offsets({at: LATEST}, read_committed=True)[at] == 0
     with Producer(broker.bootstrap, transactional_id="still-open") as producer:
         producer.init_transactions()

@@ -124,6 +124,8 @@ def test_other_messages_are_refused(agent: httpx.Client) -> None:
         (b'{"jsonrpc": "2.0", "id": 1}', INVALID_REQUEST),
         (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', INVALID_REQUEST),
         (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', INVALID_REQUEST),
+        (b'{"jsonrpc": "2.0", "id": 1e999, "method": "ping"}', INVALID_REQUEST),
+        (b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}', INVALID_REQUEST),
     ):
         response = agent.post("/mcp", content=body)
         assert (response.status_code, response.json()["error"]["code"]) == (400, code)

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from barnabas.client import (
+    Admin,
     ClientClosed,
     ClusterUnreachable,
     CommitFailed,
@@ -119,6 +120,30 @@ async def test_the_broker_decides_which_protocol_is_used(bench: Bench) -> None:
     async with bench.consumer() as consumer:
         await settle(consumer, partitions=1)
         assert isinstance(consumer._engine.member, ConsumerProtocolMember)
+
+
+async def test_an_assignor_of_the_broker_is_chosen_by_its_name(bench: Bench) -> None:
+    await bench.create(1)
+    for name in ("range", "uniform"):
+        group = f"{bench.group}-{name}"
+        async with bench.consumer(group=group, group_remote_assignor=name) as consumer:
+            await settle(consumer, partitions=1)
+            async with Admin(bench.bootstrap) as admin:
+                assert (await admin.describe_groups([group]))[group].assignor == name
+
+
+@pytest.mark.parametrize("excluded", [True, False])
+async def test_a_pattern_matches_internal_topics_only_on_request(bench: Bench, excluded: bool) -> None:
+    await bench.create(1)
+    internal = "__consumer_offsets"
+    async with bench.consumer() as member:  # so that the internal topic exists
+        await settle(member, partitions=1)
+    settings: dict[str, Any] = {"exclude_internal_topics": excluded, "metadata_max_age_ms": 100}
+    wanted = {bench.topic} if excluded else {bench.topic, internal}
+    async with bench.consumer(topics=(), pattern=f"{bench.topic}|{internal}", **settings) as consumer:
+        async with asyncio.timeout(PATIENCE_S):
+            while consumer.subscription != wanted:
+                await consumer.poll(timeout_ms=20)
 
 
 async def test_async_iteration_hands_out_in_order_and_commits_what_came_before(bench: Bench) -> None:

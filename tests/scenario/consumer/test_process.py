@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.client import ClientClosed, Consumer, IllegalState, Producer, Record, Retry
+from barnabas.client.consumer.process_source import LetterWriter
 from barnabas.client.processing.core.finished_runs import decode_runs
 from barnabas.core.errors import InvalidGroupId
 from tests.scenario.consumer.conftest import PATIENCE_S, Bench, read
@@ -242,6 +243,35 @@ async def test_records_follow_processing_where_it_ended(bench: Bench) -> None:
     async with bench.consumer() as consumer:
         await consumer.process(handle, concurrency=1, order="partition", stop=stop)
         assert (await consumer.get_one()).offset == 3
+
+
+async def test_records_follow_processing_whose_end_is_cut_off(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The close of the dead letters' producer may wait for a broker: what is held must not stay so."""
+    await bench.create(1)
+    await bench.write(numbered(10))
+    begun, closing = asyncio.Event(), asyncio.Event()
+
+    async def handle(record: Record[Any, Any]) -> None:
+        if record.offset == 2:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async def close(_: LetterWriter) -> None:
+        closing.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(LetterWriter, "close", close)
+    async with bench.consumer() as consumer, asyncio.timeout(PATIENCE_S):
+        work = asyncio.create_task(consumer.process(handle, concurrency=1, order="partition"))
+        await begun.wait()
+        while not consumer._engine.positions.of(bench.at()).is_held:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.01)
+        work.cancel()
+        await closing.wait()
+        await ended(work)
+        assert (await consumer.get_one()).offset == 2
 
 
 async def test_close_waits_for_the_handlers_that_run(bench: Bench) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import IllegalState, Record, TopicPartition
+from barnabas import client
+from barnabas.client import IllegalState, Record, TopicPartition, sync
 from barnabas.client.sync import Consumer, Producer
 from barnabas.client.sync.loop_thread import SHARED
 
@@ -91,6 +92,39 @@ def test_offsets_and_seeks(running_broker: str, topic: str) -> None:
         assert consumer.position(at) == 1
         assert topic in consumer.topics()
         assert isinstance(at, TopicPartition)
+        consumer.seek(at, 0)
+        assert consumer.get_one().offset == 0
+        assert consumer.lag(at) == consumer.end_offsets([at])[at] - 1, "the rest of the batch is not read"
+        consumer.pause(at)
+        assert consumer.paused == {at}
+
+
+def test_arrow_batches_are_taken_and_committed(running_broker: str, topic: str) -> None:
+    pytest.importorskip("pyarrow")
+    with consumer_of(running_broker, topic) as consumer:
+        first = next(iter(consumer))
+        found = [int(first.value)]
+        for batch in consumer.arrow(columns=["value"]):
+            found += map(int, batch.column("value").to_pylist())
+            if len(found) == 20:
+                break
+    assert sorted(found) == list(range(20))
+    with consumer_of(running_broker, topic) as consumer:
+        committed = consumer.committed(consumer.partitions_for(topic))
+        assert sum(each.offset for each in committed.values() if each is not None) == 20
+        assert list(consumer.arrow(timeout_ms=10)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "without"),
+    [
+        (client.Consumer, {"clock", "is_positioned", "start", "take_batches"}),
+        (client.Producer, {"start"}),
+    ],
+)
+def test_every_call_has_a_synchronous_face(kind: type, without: set[str]) -> None:
+    names = {name for name in dir(kind) if not name.startswith("_")}
+    assert names - set(dir(getattr(sync, kind.__name__))) == without
 
 
 def test_a_forked_child_cannot_use_the_consumer_of_its_parent(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -11,30 +10,29 @@ from typing import Any
 import pytest
 from faststream import AckPolicy
 from faststream.exceptions import NackMessage
-from tests.support.broker import BarnabasBroker, running
 from tests.support.waiting import PATIENCE_S
 
 from barnabas.client import Consumer
 from barnabas.faststream import KafkaBroker, KafkaMessage
+from barnabas.testing.broker import RunningBroker, run_broker
 
-_numbers = itertools.count()
 EARLY: dict[str, Any] = {"auto_offset_reset": "earliest"}
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running(BarnabasBroker(tmp_path_factory.mktemp("broker") / "data")) as started:
-        yield started.bootstrap
+def server() -> Iterator[RunningBroker]:
+    with run_broker() as running:
+        yield running
 
 
 @pytest.fixture
-def topic() -> str:
-    return f"failing-{next(_numbers)}"
+def topic(server: RunningBroker) -> str:
+    return server.create_topic()
 
 
 @pytest.fixture
-def broker(address: str) -> KafkaBroker:
-    return KafkaBroker(address, log_level=logging.CRITICAL, logger=None)
+def broker(server: RunningBroker) -> KafkaBroker:
+    return KafkaBroker(server.bootstrap, log_level=logging.CRITICAL, logger=None)
 
 
 class Bodies(list[str]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,31 +10,28 @@ from typing import Any
 import pytest
 from faststream import AckPolicy
 from faststream.exceptions import NackMessage, StopConsume
-from tests.support.broker import BarnabasBroker, running
 from tests.support.waiting import PATIENCE_S
 
-from barnabas.client import Admin, Consumer, Retry, TopicPartition
-from barnabas.client.core.offsets import CommittedOffset
+from barnabas.client import Admin, Retry, TopicPartition
 from barnabas.faststream import KafkaBroker, KafkaMessage, KafkaResponse, TestKafkaBroker
 from barnabas.faststream.annotations import KafkaMessage as Message
-
-_numbers = itertools.count()
+from barnabas.testing.broker import RunningBroker, run_broker
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running(BarnabasBroker(tmp_path_factory.mktemp("broker") / "data")) as started:
-        yield started.bootstrap
+def server() -> Iterator[RunningBroker]:
+    with run_broker() as running:
+        yield running
 
 
 @pytest.fixture
-def topic(address: str) -> str:
-    return f"orders-{next(_numbers)}"
+def topic(server: RunningBroker) -> str:
+    return server.create_topic()
 
 
 @pytest.fixture
-def broker(address: str) -> KafkaBroker:
-    return KafkaBroker(address, log_level=logging.CRITICAL, logger=None)
+def broker(server: RunningBroker) -> KafkaBroker:
+    return KafkaBroker(server.bootstrap, log_level=logging.CRITICAL, logger=None)
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -51,16 +47,12 @@ class Seen(list[Any]):
         await eventually(lambda: set(wanted) <= set(self))
 
 
-async def committed(address: str, group: str, topic: str) -> CommittedOffset | None:
-    async with Consumer(address, group=group) as consumer:
-        at = TopicPartition(topic, 0)
-        return (await consumer.committed([at]))[at]
-
-
 EARLY: dict[str, Any] = {"auto_offset_reset": "earliest"}
 
 
-async def test_records_are_handled_and_published(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_records_are_handled_and_published(
+    server: RunningBroker, topic: str, broker: KafkaBroker
+) -> None:
     seen = Seen()
 
     @broker.subscriber(topic, group_id=topic, max_workers=8, **EARLY)
@@ -81,13 +73,11 @@ async def test_records_are_handled_and_published(address: str, topic: str, broke
         await broker.publish_batch(3, 4, topic=topic)
         assert (await delivery).topic == topic
         await seen.until(*((number * 2, b"%d" % number, "test") for number in (1, 2, 3, 4)))
-    found = await committed(address, topic, topic)
-    assert found is not None
-    assert found.offset == 4
+    assert server.committed(topic)[TopicPartition(topic, 0)] == 4
 
 
 async def test_a_nacked_record_comes_again_and_the_others_are_kept(
-    address: str, topic: str, broker: KafkaBroker
+    server: RunningBroker, topic: str, broker: KafkaBroker
 ) -> None:
     """FastStream's other brokers lose it when a later offset is committed."""
     seen, fails = Seen(), True
@@ -104,9 +94,8 @@ async def test_a_nacked_record_comes_again_and_the_others_are_kept(
     await seen.until("first", "bad", "last")
     await eventually(lambda: seen.count("bad") >= 3)
     await broker.stop()
-    found = await committed(address, topic, topic)
-    assert found is not None
-    assert found.offset == 1  # the unfinished record; `last` is in the metadata
+    unfinished = {TopicPartition(topic, 0): 1}  # `last` is in the metadata
+    assert server.committed(topic) == unfinished
 
     fails = False
     seen.clear()
@@ -114,9 +103,7 @@ async def test_a_nacked_record_comes_again_and_the_others_are_kept(
     await seen.until("bad")
     await broker.stop()
     assert seen == ["bad"]
-    found = await committed(address, topic, topic)
-    assert found is not None
-    assert found.offset == 3
+    assert server.committed(topic) == {TopicPartition(topic, 0): 3}
 
 
 async def _publish(broker: KafkaBroker, topic: str, body: str, **options: Any) -> None:
@@ -124,9 +111,7 @@ async def _publish(broker: KafkaBroker, topic: str, body: str, **options: Any) -
     await broker.publish(body, topic, **options)
 
 
-async def test_a_rejected_record_becomes_a_dead_letter_at_once(
-    address: str, topic: str, broker: KafkaBroker
-) -> None:
+async def test_a_rejected_record_becomes_a_dead_letter_at_once(topic: str, broker: KafkaBroker) -> None:
     seen, letters = Seen(), Seen()
 
     @broker.subscriber(topic, group_id=topic, dead_letters=f"{topic}-dead", **EARLY)
@@ -148,7 +133,7 @@ async def test_a_rejected_record_becomes_a_dead_letter_at_once(
     assert seen == ["bad", "good"]
 
 
-async def test_retries_end_in_a_dead_letter(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_retries_end_in_a_dead_letter(topic: str, broker: KafkaBroker) -> None:
     seen, letters = Seen(), Seen()
     retry = Retry(3, first_ms=1)
 
@@ -168,7 +153,9 @@ async def test_retries_end_in_a_dead_letter(address: str, topic: str, broker: Ka
     assert seen == ["bad"] * 3
 
 
-async def test_a_manual_acknowledgement_may_come_later(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_a_manual_acknowledgement_may_come_later(
+    server: RunningBroker, topic: str, broker: KafkaBroker
+) -> None:
     waiting: list[KafkaMessage] = []
     seen = Seen()
 
@@ -185,9 +172,7 @@ async def test_a_manual_acknowledgement_may_come_later(address: str, topic: str,
     await first.ack()
     await asyncio.sleep(0)
     await broker.stop()
-    found = await committed(address, topic, topic)
-    assert found is not None
-    assert found.offset == 1
+    assert server.committed(topic) == {TopicPartition(topic, 0): 1}
 
     seen.clear()
     await broker.start()
@@ -198,9 +183,7 @@ async def test_a_manual_acknowledgement_may_come_later(address: str, topic: str,
     assert sorted(seen) == ["1", "2"]
 
 
-async def test_keys_stay_in_order_among_concurrent_handlers(
-    address: str, topic: str, broker: KafkaBroker
-) -> None:
+async def test_keys_stay_in_order_among_concurrent_handlers(topic: str, broker: KafkaBroker) -> None:
     seen, running_now, most = Seen(), 0, 0
 
     @broker.subscriber(topic, group_id=topic, max_workers=8, **EARLY)
@@ -223,7 +206,9 @@ async def test_keys_stay_in_order_among_concurrent_handlers(
     assert most > 1
 
 
-async def test_a_batch_is_committed_or_read_again(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_a_batch_is_committed_or_read_again(
+    server: RunningBroker, topic: str, broker: KafkaBroker
+) -> None:
     seen, fails = Seen(), True
 
     @broker.subscriber(
@@ -242,12 +227,10 @@ async def test_a_batch_is_committed_or_read_again(address: str, topic: str, brok
         await broker.start()
         await seen.until(("0", "1"), ("2",))
     assert seen == [("0", "1"), ("0", "1"), ("2",)]
-    found = await committed(address, topic, topic)
-    assert found is not None
-    assert found.offset == 3
+    assert server.committed(topic) == {TopicPartition(topic, 0): 3}
 
 
-async def test_without_a_group_all_partitions_are_read(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_without_a_group_all_partitions_are_read(topic: str, broker: KafkaBroker) -> None:
     seen = Seen()
     await _publish(broker, topic, "0")
 
@@ -263,7 +246,9 @@ async def test_without_a_group_all_partitions_are_read(address: str, topic: str,
     assert seen == ["0", "1"]
 
 
-async def test_a_handler_may_stop_its_subscriber(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_a_handler_may_stop_its_subscriber(
+    server: RunningBroker, topic: str, broker: KafkaBroker
+) -> None:
     seen = Seen()
 
     @broker.subscriber(topic, group_id=topic, **EARLY)
@@ -279,11 +264,11 @@ async def test_a_handler_may_stop_its_subscriber(address: str, topic: str, broke
         await eventually(lambda: subscriber.consumer is None)  # type: ignore[attr-defined]
         await _publish(broker, topic, "1")
     assert seen == ["0"]
-    async with Admin(address) as admin:
+    async with Admin(server.bootstrap) as admin:
         assert (await admin.describe_groups([topic]))[topic].members == ()
 
 
-async def test_messages_are_taken_without_a_handler(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_messages_are_taken_without_a_handler(topic: str, broker: KafkaBroker) -> None:
     await _publish(broker, topic, "0")
     await _publish(broker, topic, "1")
     subscriber = broker.subscriber(topic, **EARLY)
@@ -298,7 +283,7 @@ async def test_messages_are_taken_without_a_handler(address: str, topic: str, br
         assert await subscriber.get_one(timeout=0) is None
 
 
-async def test_the_test_broker_works_with_the_real_one(address: str, topic: str, broker: KafkaBroker) -> None:
+async def test_the_test_broker_works_with_the_real_one(topic: str, broker: KafkaBroker) -> None:
     publisher = broker.publisher(f"{topic}-out")
 
     @broker.subscriber(topic, group_id=topic, **EARLY)

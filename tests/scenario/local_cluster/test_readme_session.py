@@ -25,15 +25,18 @@ COMMAND = re.compile(r"^barnabas ([^#\n]*)(#.*)?$", re.MULTILINE)
 REFUSED = "refused here"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ServerProcess]:
-    port = free_ports(3)
-    where = ["--data-dir", str(tmp_path), "--listener", f"PLAINTEXT://127.0.0.1:{port}"]
-    process = ServerProcess(
-        [sys.executable, "-m", "barnabas", "start", "--brokers", "3", *where],
+def started(words: str, directory: Path) -> ServerProcess:
+    where = ["--data-dir", str(directory), "--listener", f"PLAINTEXT://127.0.0.1:{free_ports(3)}"]
+    return ServerProcess(
+        [sys.executable, "-m", "barnabas", *shlex.split(words), *where, "--console", "off"],
         is_ready=lambda line: line.startswith("barnabas ready: brokers"),
         environment={"PYTHONPATH": str(REPOSITORY / "src")},
     )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ServerProcess]:
+    process = started("start --brokers 3", tmp_path)
     yield process
     process.stop()
 
@@ -51,3 +54,19 @@ def test_the_commands_do_what_the_page_says(cluster: ServerProcess) -> None:
     for words, comment in commands:
         ended = CliRunner().invoke(cli, ["--bootstrap", found[0], *shlex.split(words)])
         assert ended.exit_code == (1 if REFUSED in comment else 0), f"{words}\n{ended.output}"
+
+
+def test_a_broker_for_each_core_is_started_as_the_page_says(tmp_path: Path) -> None:
+    """Two brokers here, and the partitions of sixteen."""
+    (words,) = re.findall(r"^barnabas (start --brokers 16 .*)$", SECTION, re.MULTILINE)
+    process = started(words.replace("--brokers 16", "--brokers 2"), tmp_path)
+    try:
+        found = re.search(r"127\.0\.0\.1:\d+", process.wait_ready(PATIENCE_S))
+        assert found is not None
+        for command in ("topic create orders", "topic describe orders"):
+            ended = CliRunner().invoke(cli, ["--bootstrap", found[0], *command.split()])
+            assert ended.exit_code == 0, ended.output
+        assert "partitions 16" in ended.output
+        assert sorted({line.split()[1] for line in ended.output.splitlines()[2:]}) == ["1", "2"]
+    finally:
+        process.stop()

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.files_page import unlisted
 from tests.support.process import ServerProcess
 from tests.support.waiting import ATTEMPT_S, PATIENCE_S, eventually
 
@@ -133,8 +134,11 @@ def test_three_brokers_need_no_java_and_survive_a_killed_broker(three: ThreeBrok
     three.until(lambda: three.is_whole("orders"), "all replicas are in sync")
     three.produce("orders", 100)
     three.until(lambda: three.count("orders") == 200, "nothing is lost")
+    assert unlisted(three.directory) == [], "docs/FILES.md lists every file"
     assert three.process.stop() == 0
-    assert three.process.output_text().partition("[supervisor] stopping")[2].splitlines() == [
+    lines = three.process.output_text().partition("[supervisor] stopping")[2].splitlines()
+    # On a busy machine a follower may notice the stop by its connection, before the controller tells it.
+    assert [each for each in lines if "replica fetcher: fetching from" not in each] == [
         " 3 brokers, one after the other",
         *(f"[supervisor] {name} has stopped" for name in ("broker-1", "broker-2", "broker-3", "store")),
     ]

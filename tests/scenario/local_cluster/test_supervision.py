@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from barnabas.processes.child_process import Child
 from tests.support.ports import free_ports
 from tests.support.process import ServerProcess
 
@@ -174,3 +175,14 @@ def test_brokers_do_not_outlive_a_killed_supervisor(supervised: Supervised) -> N
     supervised.process.kill()
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(143, "zookeeper has stopped"), (1, "zookeeper ended with code 1: ready")]
+)
+async def test_a_jvm_that_was_told_to_stop_has_stopped(code: int, said: str) -> None:
+    script = f"trap 'exit {code}' TERM; echo ready; while :; do sleep 0.05; done"
+    child = await Child.start("zookeeper", ["sh", "-c", script], lambda _: None, lambda line: line == "ready")
+    await child.wait_ready()
+    await child.stop(60)
+    assert child.farewell() == said

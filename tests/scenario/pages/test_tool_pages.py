@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 
 from barnabas.testing.broker import run_broker
-from tests.support.pages import REPOSITORY, Shell, blocks
-from tests.support.ports import free_port
+from tests.support.pages import REPOSITORY, Block, Shell, blocks
+from tests.support.ports import free_port, free_ports
 from tests.support.process import ServerProcess
 from tests.support.waiting import PATIENCE_S, eventually
 
@@ -102,21 +104,43 @@ def test_a_recording_is_made_and_replayed_as_the_page_says(tmp_path: Path) -> No
     assert "recorded no error, replayed 36 (TOPIC_ALREADY_EXISTS)" in said
 
 
-def test_the_control_interface_does_what_the_page_says(tmp_path: Path) -> None:
-    (block,) = (each for each in blocks("docs/TESTING.md", "sh") if "--control" in each.text)
+@contextmanager
+def controlled(block: Block, directory: Path, *options: str) -> Iterator[tuple[Shell, Iterator[str]]]:
+    """A shell beside the broker or cluster of a block's first command, and its other commands."""
     start, *questions = block.commands
     control = free_port()
-    shell = Shell(tmp_path)
+    shell = Shell(directory)
     process = ServerProcess(
-        [*shlex.split(start.replace(":8500", f":{control}")), "--data-dir", str(tmp_path / "data")],
+        [
+            *shlex.split(start.replace(":8500", f":{control}")),
+            "--data-dir",
+            str(directory / "data"),
+            *options,
+        ],
         is_ready=lambda said: said.startswith("barnabas ready"),
         environment=shell.environment,
     )
     try:
         bootstrap = re.findall(r"PLAINTEXT://([\d.:]+)", process.wait_ready(PATIENCE_S))[0]
         shell.environment["BARNABAS_BOOTSTRAP"] = bootstrap
+        yield shell, (each.replace("8500", str(control)) for each in questions)
+    finally:
+        process.stop()
+
+
+def asked(shell: Shell, question: str) -> str:
+    return shell.run(f"curl --fail-with-body -sS {question.removeprefix('curl')}")
+
+
+def test_the_control_interface_does_what_the_page_says(tmp_path: Path) -> None:
+    block, _ = (each for each in blocks("docs/TESTING.md", "sh") if "--control" in each.text)
+    with controlled(block, tmp_path) as (shell, questions):
         consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "my-group", "auto.offset.reset": "earliest"}
+            {
+                "bootstrap.servers": shell.environment["BARNABAS_BOOTSTRAP"],
+                "group.id": "my-group",
+                "auto.offset.reset": "earliest",
+            }
         )
         answers = []
         for each in questions:
@@ -125,10 +149,18 @@ def test_the_control_interface_does_what_the_page_says(tmp_path: Path) -> None:
             if "/groups" in each:
                 consumer.subscribe(["orders"])
                 eventually(lambda: consumer.poll(0.1) is not None, "a member has its partitions")
-            question = each.removeprefix("curl").replace("8500", str(control))
-            answers.append(shell.run(f"curl --fail-with-body -sS {question}"))
-        assert '"removed": 1' in answers[-2]
-        assert '"paid"' in answers[-1]
+            answers.append(asked(shell, each))
         consumer.close()
-    finally:
-        process.stop()
+    assert '"removed": 1' in answers[-4]
+    assert '"paid"' in answers[-3]
+    assert '"snapshot": 1' in answers[-2]
+
+
+def test_the_control_interface_of_a_cluster_does_what_the_page_says(tmp_path: Path) -> None:
+    _, block = (each for each in blocks("docs/TESTING.md", "sh") if "--control" in each.text)
+    listener = f"PLAINTEXT://127.0.0.1:{free_ports(3)}"
+    with controlled(block, tmp_path, "--listener", listener) as (shell, questions):
+        answers = [asked(shell, each) for each in questions]
+    assert answers[0].count('"running"') == 3
+    assert '"leader": 3' in answers[-3]
+    assert '"broker": 3' in answers[-1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from barnabas.client.admin.admin import Admin
 from barnabas.client.aio.channel import Channel
 from barnabas.core.errors import ThrottlingQuotaExceeded, UnknownTopicOrPartition
 from barnabas.protocol.api_keys import ApiKey
@@ -25,6 +26,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from barnabas.testing.broker import run_broker
 from tests.support.in_process import (
     BY_NAME_FETCH,
     BY_NAME_PRODUCE,
@@ -174,39 +176,40 @@ async def test_an_address_above_its_rate_is_not_served_and_others_are(broker: In
 
 
 @pytest.mark.rest
-async def test_real_clients_get_everything_through_within_their_quotas(broker: InProcessBroker) -> None:
-    await limit(broker, producer_byte_rate=50_000, consumer_byte_rate=50_000)
-    count = 28
-    address = str(broker.address)
-
-    def write_and_read() -> tuple[int, int]:
-        throttles: list[int] = []
-        producer = Producer({"bootstrap.servers": address, "linger.ms": 0, "batch.size": 2 * RECORD_BYTES})
+def test_real_clients_get_everything_through_within_their_quotas() -> None:
+    """The clients wait for the broker, whose time jumps meanwhile."""
+    rate, count = 50_000, 28
+    throttles: list[float] = []
+    with run_broker(time="virtual") as broker:
+        asyncio.run(limit_everybody(broker.bootstrap, rate))
+        client = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "log_level": 0}
+        producer = Producer({**client, "batch.size": 2 * RECORD_BYTES})
         for number in range(count):
             producer.produce("topic", str(number).encode().ljust(RECORD_BYTES, b"."))
-        left = producer.flush(120)
-        consumer = Consumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": "g",
-                "auto.offset.reset": "earliest",
-                "fetch.message.max.bytes": 2 * RECORD_BYTES,
-                "throttle_cb": lambda event: throttles.append(event.throttle_time),
-            }
-        )
+        deadline = time.monotonic() + PATIENCE_S
+        while producer.flush(0.02):
+            assert time.monotonic() < deadline
+            broker.time.advance("500ms")
+        consumer = Consumer({
+            **client, "group.id": "g", "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 2 * RECORD_BYTES, "session.timeout.ms": 300_000,
+            "throttle_cb": lambda event: throttles.append(event.throttle_time),
+        })  # fmt: skip
         consumer.subscribe(["topic"])
         read: list[int] = []
-        deadline = time.monotonic() + 120
-        while len(read) < count and time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is not None and message.error() is None:
-                value = message.value()
-                assert value is not None
-                read.append(int(value.rstrip(b".")))
+        while len(read) < count:
+            assert time.monotonic() < deadline
+            message = consumer.poll(0.02)
+            if message is None or message.error() is not None:
+                broker.time.advance("500ms")
+            else:
+                read.append(int((message.value() or b"").rstrip(b".")))
         consumer.close()
-        assert read == list(range(count))
-        return left, len(throttles)
+    assert read == list(range(count))
+    assert throttles
 
-    left, throttles = await asyncio.to_thread(write_and_read)
-    assert left == 0
-    assert throttles > 0
+
+async def limit_everybody(bootstrap: str, rate: float) -> None:
+    async with Admin(bootstrap) as admin:
+        quotas = {"producer_byte_rate": rate, "consumer_byte_rate": rate}
+        await admin.alter_client_quotas({"user": None}, quotas)

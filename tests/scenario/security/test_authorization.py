@@ -16,8 +16,16 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.describe_acls import DescribeAclsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.offset_numbers import LATEST
 from barnabas.security.acl.bindings import AclBinding
 from barnabas.security.acl.vocabulary import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from tests.scenario.security.callers import (
@@ -34,6 +42,7 @@ from tests.scenario.security.callers import (
 )
 from tests.scenario.security.requests import CASES, TOPIC, TRANSACTION, World, fetch_as
 from tests.support.in_process import InProcessBroker
+from tests.support.transactions import HandProducer
 
 READ = rule(Operation.READ, ResourceType.TOPIC, TOPIC)
 WRITE = rule(Operation.WRITE, ResourceType.TOPIC, TOPIC)
@@ -88,6 +97,45 @@ async def test_a_reader_cannot_fetch_as_a_replica(callers: Callers) -> None:
     await callers.grant(rule(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME))
     assert await fetched(callers.caller) == "TOPIC_AUTHORIZATION_FAILED"
     assert await fetched(callers.caller, replica_id=1) != "TOPIC_AUTHORIZATION_FAILED"
+
+
+async def test_no_client_sees_beyond_the_high_watermark_as_a_replica(callers: Callers) -> None:
+    """A replica sees the end of the log, and a consumer the end of what is committed."""
+    producer = HandProducer(callers.admin, TRANSACTION)
+    while await producer.init() != "NONE":
+        await producer.find()
+    assert await producer.add(TOPIC) == "NONE"
+    assert await producer.produce(TOPIC, b"open") == "NONE"
+    await callers.grant(rule(Operation.DESCRIBE, ResourceType.TOPIC, TOPIC))
+    for replica_id in (-1, -2, 0, 5):
+        assert await end_offset(callers.caller, replica_id) == 0
+    assert await end_offset(callers.admin, 5) == 1
+
+
+async def end_offset(channel: Channel, replica_id: int) -> int:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    request = ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=1,
+        topics=[ListOffsetsTopic(name=TOPIC, partitions=[partition])],
+    )
+    answer = await channel.send(request, ListOffsetsResponse)
+    found = answer.topics[0].partitions[0]
+    assert found.error_code == 0
+    return found.offset
+
+
+async def test_a_pattern_is_compiled_for_who_sees_an_id(callers: Callers) -> None:
+    """Neither the cost nor the error of a pattern depends on ids that are hidden."""
+    producer = HandProducer(callers.admin, TRANSACTION)
+    while await producer.init() != "NONE":
+        await producer.find()
+    request = ListTransactionsRequest(transactional_id_pattern="(")
+    described = rule(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, TRANSACTION)
+    for rules, expected in (((), "NONE"), ((described,), "INVALID_REGULAR_EXPRESSION")):
+        await callers.grant(*rules)
+        answer = await callers.caller.send(request, ListTransactionsResponse)
+        assert (name_of(answer.error_code), answer.transaction_states) == (expected, [])
 
 
 async def test_the_batches_say_whether_a_write_is_transactional(callers: Callers) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
 
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -137,6 +138,12 @@ def test_a_group_rebalances_when_the_test_says(broker: RunningBroker) -> None:
     found = broker.wait_for(group=group, state="Stable", members=1)
     assert [each.topic for each in found.members[0].partitions] == [topic]
     member.close()
+    broker.wait_for(group=group, state="Empty")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_consumer_groups([group])[group].result(60)
+    assert broker.wait_for(group=group, state="Dead").members == ()
+    with pytest.raises(TimeoutError, match=r"does not exist after 0\.1 s; the test waits for 0 members"):
+        broker.wait_for(group=group, members=0, timeout_s=0.1)
 
 
 def test_all_members_are_fenced_at_once(broker: RunningBroker) -> None:
@@ -174,6 +181,22 @@ def test_a_disk_fills_up_at_the_second_produce() -> None:
             producer.flush(30)
         assert failed == [False, True]
         assert "No space left" in broker.halt_reason
+
+
+def test_a_disk_stalls_at_the_second_produce_until_it_heals() -> None:
+    with run_broker({"log.flush.interval.messages": "1"}) as broker:
+        topic = broker.create_topic()
+        stalled = broker.faults.add(api="Produce", action="stall-disk", after=1, times=1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "log_level": 0})
+        producer.produce(topic, b"one")
+        assert producer.flush(30) == 0
+        producer.produce(topic, b"two")
+        producer.poll(0)
+        stalled.wait_for_hits()
+        assert producer.flush(0.2) == 1
+        broker.disk.heal()
+        assert producer.flush(30) == 0
+        assert broker.values(topic) == [b"one", b"two"]
 
 
 def test_a_function_of_the_test_answers_in_place_of_the_broker(broker: RunningBroker) -> None:

@@ -87,6 +87,8 @@ def test_a_rule_is_added_awaited_and_removed(control: Control) -> None:
     assert record["key"] == {"base64": "/w=="}
     control.ask("DELETE", f"/faults/{rule['number']}")
     assert control.ask("GET", "/faults") == []
+    another = control.ask("POST", "/faults", {"api": "Fetch", "delay": "1ms"})
+    assert another["number"] != rule["number"], "a late request for the rule that was removed finds none"
 
 
 def test_zombies_are_made_over_http(control: Control) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
+from unittest.mock import ANY
 
 import pytest
 from confluent_kafka import KafkaError as ConfluentError
@@ -53,6 +54,12 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -197,15 +204,52 @@ def test_one_group_of_a_describe_fails(broker: RunningBroker) -> None:
     assert found["other"] != code("GROUP_AUTHORIZATION_FAILED")
 
 
-def fetch(broker: RunningBroker, topic: str, wait_ms: int) -> FetchResponse:
+def fetch(broker: RunningBroker, topic: str, wait_ms: int, partitions: int = 1) -> FetchResponse:
     async def send(client: ClusterClient) -> FetchResponse:
         topic_id = (await client.topic(topic)).topic_id
-        rows = [FetchPartition(partition=0, partition_max_bytes=1 << 20)]
+        rows = [FetchPartition(partition=each, partition_max_bytes=1 << 20) for each in range(partitions)]
         named = FetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
         request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, session_epoch=-1, topics=[named])
         return await (await client.any_channel()).send(request, FetchResponse)
 
     return with_client(broker.bootstrap, send)
+
+
+def test_a_partition_of_a_fetch_fails_and_the_others_are_read(broker: RunningBroker) -> None:
+    """TestFaultPartition, for a Fetch. It does not wait for records, because a partition has an error."""
+    topic = broker.create_topic(partitions=2)
+    broker.faults.add(api="Fetch", topic=topic, partition=1, error="NOT_LEADER_OR_FOLLOWER")
+    began = time.monotonic()
+    answer = fetch(broker, topic, 60_000, partitions=2)
+    assert time.monotonic() - began < 30
+    found = {each.partition_index: each for row in answer.responses for each in row.partitions}
+    assert {number: each.error_code for number, each in found.items()} == {
+        0: 0, 1: code("NOT_LEADER_OR_FOLLOWER"),
+    }  # fmt: skip
+    assert answer.error_code == 0
+    assert [found[number].high_watermark for number in (0, 1)] == [0, -1]
+
+
+def test_a_topic_of_a_metadata_request_fails(broker: RunningBroker) -> None:
+    """Since version 13 the response has a place for the error of the whole request too."""
+    one, other = broker.create_topic(), broker.create_topic()
+    broker.faults.add(api="Metadata", topic=one, error="LEADER_NOT_AVAILABLE")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=each) for each in (one, other)])
+    answer = ask(broker, request, MetadataResponse)
+    assert answer.error_code == 0
+    assert {each.name: each.error_code for each in answer.topics} == {
+        one: code("LEADER_NOT_AVAILABLE"), other: 0,
+    }  # fmt: skip
+
+
+def test_a_rule_for_a_topic_refuses_a_request_whose_response_has_no_error_of_topics(
+    broker: RunningBroker,
+) -> None:
+    one, other = broker.create_topic(), broker.create_topic()
+    rule = broker.faults.add(api="ListPartitionReassignments", topic=one, error="POLICY_VIOLATION")
+    rows = [ListPartitionReassignmentsTopics(name=each, partition_indexes=[0]) for each in (one, other)]
+    answer = ask(broker, ListPartitionReassignmentsRequest(topics=rows), ListPartitionReassignmentsResponse)
+    assert (answer.error_code, rule.hits) == (code("POLICY_VIOLATION"), 1)
 
 
 def test_a_whole_fetch_fails_at_once(broker: RunningBroker) -> None:
@@ -316,7 +360,7 @@ def test_the_first_rule_that_matches_answers(broker: RunningBroker) -> None:
 async def test_hits_are_awaited_before_and_after_they_come(broker: RunningBroker) -> None:
     """TestFaultWait."""
     topic = broker.create_topic()
-    rule = broker.faults.add(api="ListOffsets", topic=topic, error="POLICY_VIOLATION", times=2)
+    rule = broker.faults.add(api="ListOffsets", topic=topic, error="POLICY_VIOLATION", times=3)
     waiting = asyncio.ensure_future(rule.hit(1))
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
@@ -327,6 +371,58 @@ async def test_hits_are_awaited_before_and_after_they_come(broker: RunningBroker
     await rule.hit(2)
     with pytest.raises(TimeoutError, match="hit 2 requests in"):
         await rule.hit(3, timeout_s=0.01)
+    with pytest.raises(ValueError, match="hits 3 requests at most"):
+        await rule.hit(4)
+    with pytest.raises(ValueError, match="hits 3 requests at most"):
+        rule.wait_for_hits(4)
+
+
+def test_a_wait_for_a_hit_that_is_cancelled_leaves_no_thread(broker: RunningBroker) -> None:
+    """A thread that waited on would hold up the end of the test's loop."""
+    rule = broker.faults.add(api="ListOffsets", error="POLICY_VIOLATION")
+    before = threading.active_count()
+
+    async def wait() -> None:
+        waiting = [asyncio.ensure_future(rule.hit(1)) for _ in range(10)]
+        await asyncio.sleep(0)
+        assert threading.active_count() == before
+        for each in waiting[1:]:
+            each.cancel()
+        await asyncio.to_thread(list_offsets, broker, broker.create_topic())
+        assert await asyncio.gather(*waiting, return_exceptions=True) == [None, *[ANY] * 9]
+        assert all(each.cancelled() for each in waiting[1:])
+
+    asyncio.run(wait())
+
+
+def test_a_rule_for_topics_opens_no_fetch_session_and_a_spent_one_leaves_sessions_alone(
+    broker: RunningBroker,
+) -> None:
+    topic = broker.create_topic()
+
+    async def work(client: ClusterClient) -> None:
+        channel = await client.any_channel()
+        topic_id = (await client.topic(topic)).topic_id
+        wanted = FetchTopic(topic=topic, topic_id=topic_id, partitions=[FetchPartition()])
+
+        async def fetch(session_id: int, session_epoch: int, *topics: FetchTopic) -> FetchResponse:
+            request = FetchRequest(
+                session_id=session_id, session_epoch=session_epoch, max_wait_ms=0, topics=list(topics)
+            )
+            return await channel.send(request, FetchResponse)
+
+        assert (await fetch(0, 0, wanted)).session_id == 0
+        session_id = (await fetch(0, 0, wanted)).session_id
+        assert session_id > 0
+        assert (await fetch(session_id, 1)).error_code == 0
+        rule = broker.faults.add(api="Fetch", topic="another", error="NOT_LEADER_OR_FOLLOWER")
+        assert (await fetch(session_id, 2)).error_code == code("FETCH_SESSION_ID_NOT_FOUND")
+        assert (await fetch(0, 0, wanted)).session_id == 0
+        assert rule.matches == 0
+
+    spent = broker.faults.add(api="Fetch", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=1)
+    with_client(broker.bootstrap, work)
+    assert spent.hits == 1
 
 
 def test_a_rule_is_added_by_a_function_of_another(broker: RunningBroker) -> None:

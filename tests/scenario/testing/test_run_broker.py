@@ -130,10 +130,16 @@ def test_one(barnabas_broker, barnabas_topic, barnabas_faults):
     producer.produce(barnabas_topic, b"one")
     assert producer.flush(30) == 0
     assert [each.value for each in barnabas_broker.records(barnabas_topic)] == [b"one"]
+    barnabas_broker.disk.fail("EIO", under="later")
 
 def test_two(barnabas_broker, barnabas_topic):
+    delivered = []
     assert barnabas_broker.records(barnabas_topic) == []
     assert len(barnabas_broker.faults) == 0
+    producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap, "message.timeout.ms": 20_000})
+    producer.produce("later", b"one", on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(30) == 0
+    assert delivered == [None], "the disk is whole again"
     assert False, "on purpose"
 """
 
@@ -142,6 +148,7 @@ def test_rules_end_with_their_test_and_a_failed_test_shows_the_last_requests(tmp
     (tmp_path / "test_theirs.py").write_text(FAULTY_TESTS)
     done = run_their_tests(tmp_path)
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "AssertionError: on purpose" in done.stdout, done.stdout
     assert "last requests to barnabas_broker" in done.stdout
     assert "of rdkafka: ProduceRequest(" in done.stdout
     assert "log of barnabas_broker" in done.stdout

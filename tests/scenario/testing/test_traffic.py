@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,9 +27,11 @@ from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest, Push
 from barnabas.testing.asking.inspection import kit_client
 from barnabas.testing.broker import RunningBroker, run_broker
 from barnabas.testing.cluster import run_cluster
+from barnabas.testing.traffic.frames import framed
 from barnabas.testing.traffic.recorder import recording
 from barnabas.testing.traffic.recording import BadRecording, RecordingWriter, read_recording
 from barnabas.testing.traffic.replay import replay
+from tests.support.ports import free_port
 
 PAST_THE_MARKER = 6
 """Offset after five records and the marker of their transaction."""
@@ -202,6 +206,65 @@ def test_the_commands_record_and_replay(traffic: Path, tmp_path: Path) -> None:
     unwritable = CliRunner().invoke(cli, ["record", str(tmp_path / "no" / "file"), "--to", "127.0.0.1:1"])
     assert "cannot write" in unwritable.output
     assert traffic.stat().st_mode & 0o077 == 0, "records may be confidential"
+
+
+def test_a_recording_on_a_full_disk_ends_with_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen = Endpoint("127.0.0.1", free_port())
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def send_until_it_ends() -> None:
+        while True:
+            try:
+                with socket.create_connection(listen, timeout=30) as client:
+                    client.sendall(framed(b"a request"))
+                    client.recv(1)
+                    return
+            except ConnectionRefusedError:
+                continue  # it does not listen yet
+
+    monkeypatch.setattr(RecordingWriter, "_add", fail)
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        client = threading.Thread(target=send_until_it_ends)
+        client.start()
+        arguments = ["record", str(tmp_path / "full.jsonl"), "--listen", str(listen)]
+        done = CliRunner().invoke(cli, [*arguments, "--to", str(Endpoint(*broker.getsockname()))])
+        client.join(30)
+    assert done.exit_code == 1
+    assert "the recording ended early: No space left on device; 0 requests and answers in" in done.output
+    assert list(read_recording(tmp_path / "full.jsonl")) == []
+
+
+def test_ids_and_epochs_are_those_of_their_producers_and_members(tmp_path: Path) -> None:
+    """Two have the same number in the recording, and different ones in the replay."""
+    path = tmp_path / "two.jsonl"
+
+    def begun(bootstrap: str, transactional_id: str) -> Producer:
+        producer = Producer({
+            "bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0,
+        })  # fmt: skip
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        return producer
+
+    with run_broker() as broker:
+        broker.create_topic("orders")
+        with recorded(path, broker.bootstrap) as proxy:
+            both = [begun(proxy, each) for each in ("a", "b")]
+            for each in both:
+                each.produce("orders", b"paid")
+                assert each.flush(30) == 0
+            for each in both:
+                each.commit_transaction(30)
+    with run_broker() as broker:
+        broker.create_topic("orders")
+        for transactional_id in ("other", "a"):
+            begun(broker.bootstrap, transactional_id)
+        assert answers_of(broker, path) == []
+        assert broker.values("orders", committed=True) == [b"paid", b"paid"]
 
 
 def test_no_password_is_recorded(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_a_broker_with_an_untrusted_certificate_is_named(broker: ScriptedBroker,
         ("sasl.login.callback.handler.class=com.example.Evil", "names a class"),
         ("sasl.jaas.config=${env:NOT_THERE}", "NOT_THERE"),
         ("ssl.truststore.location=nowhere.pem", "No such file"),
+        ("sasl.username=alice", "'sasl.username', which another client has; here: sasl.jaas.config"),
     ],
 )
 def test_settings_that_cannot_be_used_end_the_command(properties: Path, line: str, message: str) -> None:

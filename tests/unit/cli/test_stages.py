@@ -43,3 +43,14 @@ def test_quiet_prints_no_stage() -> None:
     waiting.enter("starting Spark")
     waiting.leave()
     assert out.getvalue() == ""
+
+
+def test_a_long_wait_is_printed_each_minute() -> None:
+    waited_s, pause_s, pauses_s = 0.0, 5.0, []
+    while waited_s < 600:
+        waited_s += pause_s
+        pause_s = progress._next_pause_s(waited_s, pause_s)
+        pauses_s.append(pause_s)
+    assert pauses_s[:11] == [5] * 11
+    assert pauses_s[11:16] == [10, 20, 40, 60, 60]
+    assert set(pauses_s[16:]) == {60}

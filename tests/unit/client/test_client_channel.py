@@ -114,6 +114,8 @@ async def test_a_refused_connection_names_the_reason() -> None:
 async def test_an_unknown_host_is_said_in_words() -> None:
     with pytest.raises(NetworkException, match="unknown host"):
         await Channel.connect(Endpoint("no-such-host.invalid", 9092))
+    with pytest.raises(NetworkException, match="no valid host name"):
+        await Channel.connect(Endpoint("broker..example", 9092))
 
 
 async def test_a_broker_that_hangs_up_fails_everything_in_flight() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.scripted_broker import ScriptedBroker, scripted_broker
+from tests.support.scripted_broker import SILENCE, ScriptedBroker, scripted_broker
+from tests.support.waiting import PATIENCE_S
 
 from barnabas.client.admin.topics_and_configs import TopicAdmin
 from barnabas.client.aio.cluster_client import ClusterClient
@@ -52,6 +54,19 @@ Metadata = Callable[[MetadataRequest, int], MetadataResponse]
 
 def cluster_of(broker: ScriptedBroker, **options: Any) -> ClusterClient:
     return ClusterClient([broker.address], clock=SystemClock(), randomness=random.Random(1), **options)
+
+
+async def test_a_broker_that_stands_still_is_not_asked_for_metadata() -> None:
+    async with scripted_broker({ApiKey.METADATA: lambda request, version: SILENCE}) as still:
+        async with scripted_broker({}) as other:
+            other.script[ApiKey.METADATA] = lambda request, version: MetadataResponse(brokers=brokers(other))
+            async with cluster_of(still) as cluster:
+                channel = await cluster.connections.to(still.address)
+                waiting = asyncio.ensure_future(channel.send(MetadataRequest(topics=[]), MetadataResponse))
+                await cluster.connections.to(other.address)
+                async with asyncio.timeout(PATIENCE_S / 6):
+                    assert len((await cluster.refresh()).brokers) == 1
+                waiting.cancel()
 
 
 def brokers(*at: ScriptedBroker) -> list[MetadataResponseBroker]:

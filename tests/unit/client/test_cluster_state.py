@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -72,14 +73,14 @@ def state(clock: ManualClock) -> ClusterState:
     return ClusterState(clock, random.Random(1), retry_timeout_ms=10_000)
 
 
-def metadata(*leaders: int, error_code: int = 0) -> MetadataResponse:
+def metadata(*leaders: int, error_code: int = 0, brokers: Sequence[int] = (1, 2)) -> MetadataResponse:
     partitions = [
         MetadataResponsePartition(partition_index=index, leader_id=leader_id)
         for index, leader_id in enumerate(leaders)
     ]
     return MetadataResponse(
         controller_id=1,
-        brokers=[MetadataResponseBroker(node_id=each, host=f"h{each}", port=9092) for each in (1, 2)],
+        brokers=[MetadataResponseBroker(node_id=each, host=f"h{each}", port=9092) for each in brokers],
         topics=[MetadataResponseTopic(name="t", error_code=error_code, partitions=partitions)],
     )
 
@@ -192,6 +193,15 @@ def test_a_new_topic_is_waited_for_on_every_broker(state: ClusterState, clock: M
     )
     drive(wait_until_known(state, "t"), script)
     assert [each.broker_id for each in script.sent] == [ANY_BROKER, 1, 1, 1, 2]
+
+
+def test_a_broker_that_the_first_one_did_not_know_is_waited_for_too(
+    state: ClusterState, clock: ManualClock
+) -> None:
+    unknown = UnknownTopicOrPartition.code
+    script = Script(clock, metadata(brokers=[1]), metadata(1), metadata(error_code=unknown), metadata(1))
+    drive(wait_until_known(state, "t"), script)
+    assert [each.broker_id for each in script.sent] == [ANY_BROKER, 1, 2, 2]
 
 
 @pytest.mark.parametrize("error", [ClusterUnreachable(["h1:9092 refuses"]), NetworkException("lost")])

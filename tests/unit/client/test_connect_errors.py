@@ -30,12 +30,13 @@ def tls_error(name: str) -> ssl.SSLError:
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), "connection reset"),
         (tls_error("WRONG_VERSION_NUMBER"), "it does not speak TLS"),
         (tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), "it requires a client certificate"),
+        (UnicodeError("label empty or too long"), "no valid host name"),
         (OSError(errno.ENETUNREACH, "Network is unreachable"), "Network is unreachable"),
         (OSError("odd"), "odd"),
         (OSError(), "OSError"),
     ],
 )
-def test_an_error_has_a_few_words(error: OSError, words: str) -> None:
+def test_an_error_has_a_few_words(error: OSError | UnicodeError, words: str) -> None:
     assert reason(error).startswith(words)
     found = unreachable(Endpoint("a", 1), error)
     assert isinstance(found, NetworkException)

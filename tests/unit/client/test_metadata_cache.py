@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.client.core.metadata import Leader, Metadata
 from barnabas.core.addressing.endpoints import Endpoint
-from barnabas.core.errors import InvalidReplicationFactor, TopicAuthorizationFailed, UnknownTopicOrPartition
+from barnabas.core.errors import (
+    InvalidReplicationFactor,
+    InvalidTopicException,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages.metadata import (
     MetadataResponse,
@@ -115,3 +123,23 @@ def test_a_topic_that_needs_more_brokers_says_how_many_there_are() -> None:
     assert str(metadata.errors["t"]).endswith(
         "default.replication.factor is larger than the number of live brokers, 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "refused", "said"),
+    [
+        (
+            "bad topic",
+            InvalidTopicException,
+            "topic name 'bad topic' has characters other than ASCII letters",
+        ),
+        ("x" * 250, InvalidTopicException, "a topic name has at most 249 characters, this one has 250"),
+        ("t", InvalidTopicException, "topic t"),
+        ("t", TopicAuthorizationFailed, "not authorized: DESCRIBE on TOPIC t"),
+    ],
+)
+def test_a_refused_topic_has_a_reason(name: str, refused: type[KafkaError], said: str) -> None:
+    """An answer has only a code, and the rules of another broker may be stricter."""
+    metadata = cache(name)
+    metadata.update(answer(row(name, error=refused.code)), 0, [name])
+    assert metadata.errors[name].message.startswith(said)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import NoReturn
+
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -9,6 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
+from barnabas.client import Producer
 from barnabas.client import opentelemetry as tracing
 from barnabas.client.extensions.records import ProducerRecord, Record, RecordMetadata, header_pairs
 from barnabas.client.opentelemetry import ConsumerTracing, ProducerTracing, processing, traced
@@ -75,6 +79,26 @@ def test_a_failed_send_is_an_error(spans: Spans) -> None:
     assert span.attributes is not None
     assert span.attributes["error.type"] == "TimeoutError"
     assert span.attributes["messaging.kafka.message.tombstone"] is True
+
+
+async def test_a_cancelled_send_ends_its_span(spans: Spans) -> None:
+    """The record waits for its topic: no broker answers."""
+
+    async def connect(*_: object) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    interceptor = ProducerTracing(provider=spans.provider)
+    async with Producer("127.0.0.1:9092", interceptors=[interceptor], connect=connect) as producer:
+        sending = asyncio.create_task(producer.send("orders", b"v"))
+        await asyncio.sleep(0)
+        assert not spans.ended
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+    span = spans.ended["send orders"]
+    assert span.attributes is not None
+    assert span.attributes["error.type"] == "SendCancelled"
 
 
 def test_a_forwarded_context_is_replaced(spans: Spans) -> None:

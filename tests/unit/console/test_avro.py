@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.console.formats.avro import AvroSchema
-from barnabas.console.formats.bounds import DEPTH_MAX, SCHEMA_DEPTH_MAX, Undecodable, UnusableSchema
+from barnabas.console.formats.bounds import (
+    DEPTH_MAX,
+    NAME_CHARACTERS_MAX,
+    NAME_PARTS_MAX,
+    SCHEMA_DEPTH_MAX,
+    Undecodable,
+    UnusableSchema,
+)
 
 TREE = {
     "type": "record",
@@ -202,11 +209,23 @@ def nested(depth: int) -> Any:
         '{"type": "bytes", "logicalType": ["decimal"]',
         '{"type": "record", "name": ["R"], "fields": []}',
         '"' + "x" * (2 << 20) + '"',
+        json.dumps({"type": "fixed", "name": "F", "namespace": "n" * NAME_CHARACTERS_MAX, "size": 1}),
+        json.dumps({"type": "enum", "name": "n" * (NAME_CHARACTERS_MAX + 1), "symbols": []}),
+        json.dumps({**CHAIN, "namespace": ".".join("n" * NAME_PARTS_MAX)}),
     ],
 )
 def test_schemas_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(UnusableSchema):
         AvroSchema(text)
+
+
+def test_a_name_that_is_used_is_bounded_with_its_namespace() -> None:
+    """Two characters in the schema; half a megabyte in memory, if its namespace had that."""
+    fields = [{"name": "f", "type": ["x1", "x2"]}]
+    with pytest.raises(UnusableSchema, match="characters"):
+        AvroSchema(
+            json.dumps({"type": "record", "name": f"{'n' * 510}.R", "namespace": "", "fields": fields})
+        )
 
 
 def test_an_enum_of_many_symbols_is_a_schema() -> None:

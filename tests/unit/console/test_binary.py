@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.console.formats.binary import (
+    KEY_CHARACTERS_MAX,
     read_cbor,
     read_float,
     read_integer,
@@ -120,6 +123,16 @@ def test_bombs_of_message_pack_are_refused(data: bytes) -> None:
 def test_bombs_of_cbor_are_refused(data: bytes) -> None:
     with pytest.raises(Undecodable):
         read_cbor(data)
+
+
+@pytest.mark.parametrize(
+    ("read", "one"), [(read_message_pack, b"\x81"), (read_cbor, b"\xa1")], ids=["msgpack", "cbor"]
+)
+def test_a_key_within_a_key_does_not_grow_at_each_level(read: Callable[[bytes], Any], one: bytes) -> None:
+    """The text of each would be twice that of the one within: gigabytes, of sixty bytes."""
+    found = read(one * 20 + b"\x01" + b"\x00" * 20)
+    assert len(json.dumps(found)) < 3 * KEY_CHARACTERS_MAX
+    assert read(one * 2 + b"\x01\x02\x03") == {'{"1": 2}': 3}
 
 
 @given(st.binary(max_size=64))

@@ -174,6 +174,14 @@ def test_a_large_record_is_filtered_by_a_thread() -> None:
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
+def test_headers_count_for_the_size_of_a_record() -> None:
+    predicate = compile_expression('header.a == "x"')
+    long = Candidate(0, 0, 0, b"", b"", [("a", b"x" * INLINE_STEPS_MAX)])
+    many = Candidate(0, 0, 0, b"", b"", [("", b"")] * (INLINE_STEPS_MAX // 16))
+    few = Candidate(0, 0, 0, b"", b"", [("a", b"x"), ("b", None)])
+    assert [predicate.takes_long(each) for each in (long, many, few)] == [True, True, False]
+
+
 def test_deep_values_are_compared_or_differ() -> None:
     deep = b"[" * 900 + b"]" * 900
     check = compile_expression("value.a == value.b or value.a in [1] or value.a contains 1")

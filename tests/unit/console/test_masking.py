@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.console.records.masking import MASK, Mask, Masks
+from barnabas.console.records.masking import MASK, MASKED_BYTES_MAX, Mask, Masks
 from barnabas.core.errors import InvalidConfig
 
 
@@ -39,6 +39,12 @@ def test_what_is_no_object_of_json_is_hidden_whole(data: bytes) -> None:
     mask = Masks(["t=email"]).of("t")
     assert mask is not None
     assert mask.of_value(data) == MASK.encode()
+
+
+def test_a_value_that_would_take_much_memory_is_hidden_whole() -> None:
+    mask = Mask(value=frozenset({"email"}))
+    assert mask.of_value(b"[" + b"0," * (MASKED_BYTES_MAX // 2) + b"0]") == MASK.encode()
+    assert mask.of_value(b'["' + b"x" * (MASKED_BYTES_MAX - 4) + b'"]') != MASK.encode()
 
 
 def test_a_field_that_is_written_twice_is_hidden_twice() -> None:

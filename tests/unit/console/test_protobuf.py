@@ -14,9 +14,15 @@ from grpc_tools import protoc  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.console.formats.bounds import DEPTH_MAX, Undecodable, UnusableSchema
+from barnabas.console.formats.bounds import (
+    DEPTH_MAX,
+    NAME_CHARACTERS_MAX,
+    NAME_PARTS_MAX,
+    Undecodable,
+    UnusableSchema,
+)
 from barnabas.console.protobuf.descriptor_set import parse_descriptor_set
-from barnabas.console.protobuf.model import Message, Types
+from barnabas.console.protobuf.model import Field, Message, Types
 from barnabas.console.protobuf.proto_text import parse_proto
 from barnabas.console.protobuf.values import decode_message
 from barnabas.console.protobuf.well_known import well_known
@@ -230,11 +236,49 @@ def test_small_bytes_do_not_become_large_values() -> None:
         "option a = " + "{" * 100_000,
         "x" * (2 << 20),
         "syntax",
+        f"package {'p' * NAME_CHARACTERS_MAX}; message M {{ }}",
+        f"package {'p' * NAME_CHARACTERS_MAX}; enum E {{ }}",
+        f"package {'.'.join('p' * NAME_PARTS_MAX)}; message M {{ }}",
+        f"message M {{ {'t' * (NAME_CHARACTERS_MAX + 1)} f = 1; }}",
     ],
 )
 def test_files_that_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(UnusableSchema):
         parse_proto(text)
+
+
+def test_the_fields_of_a_message_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value names a message of many fields thousands of times, in two bytes each."""
+    looks = []
+    has_default = Field.has_default.fget
+    assert has_default is not None
+
+    def counted(field: Field) -> bool:
+        looks.append(field)
+        return bool(has_default(field))
+
+    monkeypatch.setattr(Field, "has_default", property(counted))
+    fields = "".join(f"optional bool f{number} = {number}; " for number in range(1, 101))
+    types = Types([parse_proto(f"message Wide {{ {fields} }} message M {{ repeated Wide wide = 1; }}")])
+    assert decode_message(b"\x0a\x00" * 100, types.message("M")) == {"wide": [{}] * 100}
+    assert len(looks) == 101
+
+
+def test_a_message_of_a_known_name_may_have_other_fields() -> None:
+    text = """package google.protobuf; message Timestamp { string seconds = 1; }
+    message Duration { string seconds = 1; }"""
+    types = Types([*well_known(), parse_proto(text)])
+    for name in ("Timestamp", "Duration"):
+        assert decode_message(b"\x0a\x01x", types.message(f"google.protobuf.{name}")) == {"seconds": "x"}
+
+
+def test_a_map_needs_a_key_and_a_value() -> None:
+    found = descriptor_pb2.FileDescriptorSet()
+    file = found.file.add(name="f")
+    file.message_type.add(name="E").options.map_entry = True
+    file.message_type.add(name="M").field.add(name="f", number=1, label=3, type=11, type_name=".E")
+    types = Types(parse_descriptor_set(found.SerializeToString()))
+    assert decode_message(b"\x0a\x00", types.message("M")) == {"f": [{}]}
 
 
 def test_names_resolve_to_the_innermost_type() -> None:

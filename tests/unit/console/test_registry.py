@@ -7,15 +7,16 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import cast
 
 import pytest
 
+from barnabas.console.formats.avro import AvroSchema
 from barnabas.console.formats.bounds import Undecodable
-from barnabas.console.schemas import http, registry
+from barnabas.console.schemas import decoders, http, registry
 from barnabas.console.schemas.decoders import Decoded, PartDecoder, SchemaDecoders
 from barnabas.console.schemas.http import Address
 from barnabas.console.schemas.registry import REFERENCES_MAX, RegistryError
@@ -283,6 +284,28 @@ async def test_a_bomb_of_references_is_bounded(served: Registry) -> None:
     bomb = served.register("bomb", '"int"', "AVRO", uses)
     with pytest.raises(Undecodable, match=f"more than {REFERENCES_MAX}"):
         await decoder(found).decode(framed(bomb, b"\x02"))
+
+
+async def test_decoders_of_large_schemas_make_room_for_each_other(
+    served: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoders, "SCHEMA_CHARACTERS_KEPT_MAX", 1_500)
+    made = []
+
+    class Counted(AvroSchema):
+        def __init__(self, text: str, references: Sequence[str] = ()) -> None:
+            made.append(json.loads(text)["name"])
+            super().__init__(text, references)
+
+    monkeypatch.setattr(decoders, "AvroSchema", Counted)
+    ids = [
+        served.register(name, json.dumps({"type": "fixed", "name": name, "size": 1, "doc": "d" * 500}))
+        for name in "ABCD"
+    ]
+    found = decoder(client(served))
+    for each in (0, 1, 0, 2, 3, 3, 1):
+        assert await value_of(found, framed(ids[each], b"\x07")) == "07"
+    assert made == ["A", "B", "C", "D", "B"]
 
 
 async def test_references_in_a_circle_end(served: Registry) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.core.reporting.metrics import Metrics, render_prometheus
+from barnabas.core.reporting.metrics import COLLECTED_CHARACTERS_MAX, Metrics, render_prometheus
 
 
 def test_every_kind_is_rendered_in_the_prometheus_format() -> None:
@@ -61,6 +61,17 @@ def test_series_beyond_the_limit_are_left_out_and_counted() -> None:
     ]
     assert 'barnabas_metrics_dropped_series{metric="in_total"} 1\n' in text
     assert 'barnabas_metrics_dropped_series{metric="size"} 3\n' in text
+
+
+def test_labels_of_clients_do_not_fill_the_page() -> None:
+    metrics = Metrics()
+    label = "x" * (1 << 20)
+    metrics.samples("reported", "", ("who",), lambda: iter([((("who", label),), 1.0)] * 100))
+    text = render_prometheus(metrics)
+    assert len(text) < COLLECTED_CHARACTERS_MAX + 2 * len(label)
+    shown = text.count("reported{")
+    assert 0 < shown < 100
+    assert f'barnabas_metrics_dropped_series{{metric="reported"}} {100 - shown}\n' in text
 
 
 def test_nothing_is_dropped_within_the_limit() -> None:

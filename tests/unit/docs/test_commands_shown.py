@@ -14,6 +14,7 @@ from barnabas.cli.main import cli
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGES = [
     REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
     *(REPOSITORY / "docs").glob("*.md"),
     *(REPOSITORY / "examples").glob("*.md"),
 ]

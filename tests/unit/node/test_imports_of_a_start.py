@@ -32,7 +32,8 @@ seldom = ("barnabas.node.metrics_endpoint", "barnabas.network.http.server", "bar
 before = [name for name in (*main.LATER, *seldom) if name in sys.modules]
 main.IMPORT_PAUSE_S = 0
 asyncio.run(main._import_handlers())
-print(json.dumps([before, [name for name in main.LATER if name not in sys.modules]]))
+missing = [name for name in main.LATER if name not in sys.modules]
+print(json.dumps([before, missing, [name for name in sys.modules if name.startswith("barnabas.testing")]]))
 """
 
 
@@ -53,6 +54,7 @@ def test_what_a_start_seldom_needs_is_imported_after_it() -> None:
         [sys.executable, "-c", LATER_SCRIPT],
         env={"PYTHONPATH": source}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    too_early, missing = json.loads(done.stdout)
+    too_early, missing, of_tests = json.loads(done.stdout)
     assert too_early == []
     assert missing == []
+    assert of_tests == [], "a broker outside of tests has nothing of the test kit"

@@ -39,3 +39,27 @@ async def test_other_work_has_its_turns_while_the_page_is_made() -> None:
     others.cancel()
     assert turns >= TOPICS / (TURN_MS_MAX + 1) - 1
     assert page.body == render_prometheus(metrics).encode()
+
+
+async def test_many_requests_at_once_share_their_pages() -> None:
+    clock, metrics = ManualClock(), Metrics()
+    reads = []
+
+    def read() -> float:
+        clock.advance(ms=TURN_MS_MAX + 1)  # the loop has a turn after each line
+        reads.append(None)
+        return float(len(reads))
+
+    metrics.gauge("reads", "", read)
+    lifecycle: Any = None
+    endpoint = MetricsEndpoint(metrics, lifecycle, clock)
+    request: Any = SimpleNamespace(head=SimpleNamespace(method="GET", path=b"/metrics"))
+    first = asyncio.create_task(endpoint.answer(request))
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(endpoint.answer(request)) for _ in range(10)]
+    others[0].cancel()
+    pages = [await first, *(await asyncio.gather(*others[1:]))]
+    made = len(reads)
+    assert made <= 3
+    assert [b"reads 1\n" in page.body for page in pages] == [True, *(False for _ in others[1:])]
+    assert f"reads {made + 1}\n".encode() in (await endpoint.answer(request)).body

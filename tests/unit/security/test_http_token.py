@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path
 
@@ -24,6 +25,16 @@ def test_commands_of_the_same_user_find_the_token_and_no_other_user_does(tmp_pat
             assert again.token != kept.token
     assert not token_file(8083, environment).exists()
     assert token_for("http://127.0.0.1:8083", environment) is None
+
+
+def test_the_end_of_a_service_leaves_the_token_of_the_next_one(tmp_path: Path) -> None:
+    """It closes its port first, and its drivers end seconds later."""
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    with contextlib.ExitStack() as later:
+        with kept_token(8083, environment):
+            kept = later.enter_context(kept_token(8083, environment))
+        assert token_for("http://127.0.0.1:8083", environment) == kept.token
+    assert not token_file(8083, environment).exists()
 
 
 def test_a_token_of_the_environment_is_used_on_loopback_only(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 from barnabas.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
@@ -157,3 +158,18 @@ def test_a_coordinator_of_a_transaction_is_none_of_a_group() -> None:
 )
 def test_durations(text: str | float, expected: int) -> None:
     assert milliseconds(text) == expected
+
+
+def test_one_transaction_of_several_is_selected() -> None:
+    request = DescribeTransactionsRequest(transactional_ids=["a", "b"])
+    selected, others = Selection(transactional_id="a").split(request, nameless)
+    assert isinstance(selected, DescribeTransactionsRequest)
+    assert isinstance(others, DescribeTransactionsRequest)
+    assert (selected.transactional_ids, others.transactional_ids) == (["a"], ["b"])
+    rows = [AddPartitionsToTxnTransaction(transactional_id=each) for each in ("a", "b")]
+    selected, others = Selection(transactional_id="b").split(
+        AddPartitionsToTxnRequest(transactions=rows), nameless
+    )
+    assert isinstance(selected, AddPartitionsToTxnRequest)
+    assert isinstance(others, AddPartitionsToTxnRequest)
+    assert (selected.transactions, others.transactions) == (rows[1:], rows[:1])

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import socket
+import sys
+import threading
+from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
+
+import pytest
 
 from barnabas.testing.running.wires import Wires
 
@@ -31,3 +37,38 @@ def test_the_death_ends_all_connections() -> None:
             with closing(accepted):
                 wires.die()
                 assert client.recv(1) == b""
+
+
+@pytest.fixture
+def _quick_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_quick_switches")
+def test_connections_are_accepted_during_the_death() -> None:
+    """The test ends the broker, whose loop accepts meanwhile."""
+
+    class Connection:
+        def shutdown(self, _: int) -> None: ...
+
+    for _ in range(30):
+        wires, stopped = Wires(), threading.Event()
+        kept: list[Any] = [Connection() for _ in range(2_000)]
+        for each in kept:
+            wires.accepted(each)
+
+        def accept(wires: Wires = wires, stopped: threading.Event = stopped, kept: list[Any] = kept) -> None:
+            while not stopped.is_set():
+                kept.append(Connection())
+                wires.accepted(kept[-1])
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            wires.die()
+        finally:
+            stopped.set()
+            thread.join()

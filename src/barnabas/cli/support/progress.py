@@ -18,6 +18,8 @@ from barnabas.core.clock import Clock, SystemClock
 AGAIN_S = 5.0
 """Longest pause between two lines during the first minute; later the pauses grow."""
 GROWS_AFTER_S = 60.0
+AGAIN_S_MAX = 60.0
+"""Longest pause of all."""
 NOTICE_AFTER_S = 4.0
 """A wait that is longer is announced: no command is silent for five seconds."""
 
@@ -55,7 +57,7 @@ class Stages:
         while not ended.wait(pause_s):
             waited_s = (self._clock.monotonic_ms() - begun_ms) / 1_000
             self.say(f"{what} … {waited_s:.0f} s")
-            pause_s = AGAIN_S if waited_s < GROWS_AFTER_S else pause_s * 2
+            pause_s = _next_pause_s(waited_s, pause_s)
 
     def say(self, text: str) -> None:
         print(f"{self._subject}: {text}", file=self._out or sys.stderr, flush=True)
@@ -72,10 +74,15 @@ async def announced(what: str, subject: str = "barnabas") -> AsyncIterator[None]
             await asyncio.sleep(pause_s)
             waited_s += pause_s
             stages.say(f"{what} … {waited_s:.0f} s")
-            pause_s = AGAIN_S if waited_s < GROWS_AFTER_S else pause_s * 2
+            pause_s = _next_pause_s(waited_s, pause_s)
 
     repeating = asyncio.get_running_loop().create_task(repeat())
     try:
         yield
     finally:
         repeating.cancel()
+
+
+def _next_pause_s(waited_s: float, pause_s: float) -> float:
+    """Pause between two lines about a wait. A pipeline may wait for days, and its terminal shows it."""
+    return AGAIN_S if waited_s < GROWS_AFTER_S else min(pause_s * 2, AGAIN_S_MAX)

@@ -24,6 +24,7 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.admin.calls.per_resource import SomeFailed
 from barnabas.client.config.admin_keys import ADMIN_KEYS
 from barnabas.client.config.consumer_keys import CONSUMER_KEYS
+from barnabas.client.config.foreign_keys import known_key
 from barnabas.client.config.producer_keys import PRODUCER_KEYS
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.security.settings import SecurityProtocol, SecuritySettings
@@ -121,7 +122,9 @@ def client_properties_of(path: Path) -> dict[str, str]:
     """Client properties of a file. Unknown keys and values that cannot be are refused."""
     found = properties_of(path)
     try:
-        _COMMAND_CONFIG.parse({name: text for name, text in found.items() if not _is_of_console(name)})
+        for name, text in found.items():
+            if not _is_of_console(name):
+                known_key(_COMMAND_CONFIG, name).parse(text)
     except InvalidConfig as error:
         raise InvalidSettings(f"--command-config {path}: {error.message}") from None
     return found

@@ -76,6 +76,7 @@ class Admin:
             clock=clock or SystemClock(),
             randomness=randomness or random.SystemRandom(),
             retry_timeout_ms=self.settings.default_api_timeout_ms,
+            retries_max=self.settings.retries,
             connect=connect,
         )
         self._topics = TopicAdmin(self._cluster)

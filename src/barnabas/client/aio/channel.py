@@ -99,7 +99,7 @@ class Channel(asyncio.BufferedProtocol):
                 transport, _ = await loop.create_connection(
                     lambda: channel, address.host, address.port, ssl=security.tls
                 )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that is no host name
             raise unreachable(address, error) from error
         stream = transport.get_extra_info("socket")
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

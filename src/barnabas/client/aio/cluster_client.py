@@ -26,6 +26,7 @@ metadata fresh. This module puts them together.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
@@ -47,6 +48,7 @@ from barnabas.client.core.retries import BACKOFF, RETRY_TIMEOUT_MS, UNKNOWN_TOPI
 from barnabas.client.core.steps import ANY_BROKER, ClusterUnreachable, Pause, Step, Steps
 from barnabas.client.security.settings import PLAINTEXT, Secured
 from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import (
     InvalidConfig,
@@ -79,6 +81,8 @@ class ClusterClient:
         client_id: str = "barnabas",
         request_timeout_ms: float = REQUEST_TIMEOUT_MS,
         retry_timeout_ms: float = RETRY_TIMEOUT_MS,
+        backoff: Backoff = BACKOFF,
+        retries_max: float = math.inf,
         security: Secured = PLAINTEXT,
         options: ConnectionOptions | None = None,
         metadata_options: MetadataOptions | None = None,
@@ -96,7 +100,9 @@ class ClusterClient:
                 setup_timeout_max_ms=CONNECT_TIMEOUT_MS,
                 security=security,
             )
-        self.state = ClusterState(clock, randomness, retry_timeout_ms)
+        self.state = ClusterState(
+            clock, randomness, retry_timeout_ms, backoff=backoff, retries_max=retries_max
+        )
         self.clock = clock
         self.request_timeout_ms = options.request_timeout_ms
         self.connections = Connections(options, randomness, connect)
@@ -116,6 +122,7 @@ class ClusterClient:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         retry_timeout_ms: float = RETRY_TIMEOUT_MS,
+        retries_max: float = math.inf,
         allow_auto_topic_creation: bool = False,
         connect: Connect = connect_by_socket,
     ) -> Self:
@@ -125,6 +132,8 @@ class ClusterClient:
             clock=clock or SystemClock(),
             randomness=randomness or random.SystemRandom(),
             retry_timeout_ms=retry_timeout_ms,
+            backoff=Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms),
+            retries_max=retries_max,
             options=ConnectionOptions.of(settings),
             metadata_options=MetadataOptions.of(settings),
             allow_auto_topic_creation=allow_auto_topic_creation,
@@ -154,12 +163,13 @@ class ClusterClient:
         await self.connections.close()
 
     async def any_channel(self) -> Channel:
-        """Channel to any broker, preferably an open one. After a failed login no other broker is tried,
-        because the password would fail there too.
+        """Channel to any broker, preferably an open one, and of these the one with the fewest requests in
+        flight: a broker that stands still has some. After a failed login no other broker is tried, because
+        the password would fail there too.
         """
-        for channel in self.connections.open_channels():
-            if not channel.throttled_ms:
-                return channel
+        usable = [channel for channel in self.connections.open_channels() if not channel.throttled_ms]
+        if usable:
+            return min(usable, key=lambda channel: channel.in_flight)
         failures: list[KafkaError] = []
         known = [*self.state.brokers.values(), *self.metadata.brokers.values()]
         addresses = self._bootstrap if self._metadata_options.rebootstraps or not known else ()
@@ -223,6 +233,7 @@ class ClusterClient:
         return await drive_async(steps, self._do)
 
     async def _do(self, step: Step) -> Any:
+        self.connections.check_open()
         if isinstance(step, Pause):
             return await asyncio.sleep(step.ms / 1_000)
         if step.broker_id == ANY_BROKER:

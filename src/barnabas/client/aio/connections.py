@@ -19,11 +19,11 @@ from typing import Final
 
 from barnabas.client.aio.channel import SYSTEM_BUFFER, Channel
 from barnabas.client.config.settings import ClientSettings
+from barnabas.client.core.client_errors import ClientClosed
 from barnabas.client.core.retries import BACKOFF, spread
 from barnabas.client.security.settings import PLAINTEXT, Secured
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.backoff import Backoff
-from barnabas.core.errors import KafkaError, NetworkException
 from barnabas.core.ids import Randomness
 
 DATA: Final = "data"
@@ -121,12 +121,14 @@ class Connections:
         return sorted(addresses, key=lambda each: self._rests.get(each, _Rest()).until_s)
 
     async def to(self, address: Endpoint, lane: str = DATA) -> Channel:
-        """Channel to an address. NETWORK_EXCEPTION, or the fault of the login, when there is none."""
+        """Channel to an address. NETWORK_EXCEPTION, or the fault of the login, when there is none.
+        `ClientClosed` after `close`: it is not retried, so that no call waits for its timeout.
+        """
         channel = self.open_channel(address, lane)
         if channel is not None:
             return channel
         if self._is_closed:
-            raise NetworkException("this client is closed")
+            raise closed()
         attempt = self._attempts.get((address, lane))
         if attempt is None:
             attempt = asyncio.get_running_loop().create_task(self._open(address, lane))
@@ -137,8 +139,12 @@ class Connections:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             if self._is_closed and attempt.cancelled():
-                raise NetworkException("this client is closed") from None
+                raise closed() from None
             raise
+
+    def check_open(self) -> None:
+        if self._is_closed:
+            raise closed()
 
     async def close(self) -> None:
         self._is_closed = True
@@ -165,7 +171,7 @@ class Connections:
         limits = Backoff(self.options.setup_timeout_ms, self.options.setup_timeout_max_ms)
         try:
             channel = await self._connect(address, self.options, limits.after_ms(rest.failures))
-        except KafkaError:
+        except Exception:  # a fault of a library rests too: the callers try again at once
             pause_ms = spread(self.options.backoff.after_ms(rest.failures), self._randomness)
             rest.failures += 1
             rest.until_s = loop.time() + pause_ms / 1_000
@@ -193,3 +199,7 @@ class Connections:
                 del self._channels[place]
         if self._channels:
             self._watch_idle()
+
+
+def closed() -> ClientClosed:
+    return ClientClosed("this client is closed")

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from barnabas.client.aio.background import OnFailure, background_task
+from barnabas.client.aio.connections import closed
 from barnabas.client.config.settings import ClientSettings
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.retries import BACKOFF
@@ -74,6 +75,7 @@ class MetadataUpdates:
         self._failure: Exception | None = None
         """Reason of the last failed update."""
         self._fails_since_ms: float | None = None
+        self._is_stopped = False
 
     def start(self, on_failure: OnFailure | None = None) -> None:
         """Start the task, once. `on_failure` receives an unexpected error, as the waiting callers do."""
@@ -88,6 +90,8 @@ class MetadataUpdates:
             self._on_failure(error)
 
     async def stop(self) -> None:
+        """Stop the task, and end the calls of `until`."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -99,10 +103,12 @@ class MetadataUpdates:
 
     async def until(self, is_met: Callable[[], bool], timeout_ms: float, subject: str) -> None:
         """Wait for the metadata that makes `is_met` true. REQUEST_TIMED_OUT names `subject`; a failure that
-        no update changes is raised at once.
+        no update changes is raised at once, and `ClientClosed` after `stop`.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not is_met():
+            if self._is_stopped:
+                raise closed()
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 because = "" if self._failure is None else f": {self._failure}"

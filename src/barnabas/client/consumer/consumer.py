@@ -299,9 +299,9 @@ class Consumer(Generic[Key, Value]):
             await processing.run(stop)
         finally:
             engine.owner = None
-            await letters.close()
             source.hold(())
             source.rewind(processing.offsets())
+            await letters.close()
 
     # --- commits ---
 
@@ -348,6 +348,7 @@ class Consumer(Generic[Key, Value]):
         self._hand.settle()
         deadline_ms = self._engine.clock.monotonic_ms() + self._timeout_ms
         while not state.has_position and self._engine.clock.monotonic_ms() < deadline_ms:
+            self._engine.check_open(in_listener=True)
             self._engine.check_working()
             if self._engine.updates.errors:
                 raise self._engine.updates.errors.take()

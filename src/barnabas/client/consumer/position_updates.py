@@ -1,7 +1,10 @@
 """Task that gives partitions their positions: committed offsets, resets, and checks for truncation.
 
-It wakes when a partition needs something (`positions.Need`). A failure is retried after `retry.backoff.ms`;
-errors that no retry mends go to the application.
+It wakes when a partition needs something (`positions.Need`). Each leader is asked by a task of its own: one
+that stands still holds up its own partitions alone. A partition whose position or leader has changed since is
+asked about again, and the answer to the earlier question is dropped.
+
+A failure is retried after `retry.backoff.ms`; errors that no retry mends go to the application.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from barnabas.client.aio.background import OnFailure, background_task
 from barnabas.client.aio.cluster_client import ClusterClient
@@ -42,6 +46,17 @@ logger = logging.getLogger(__name__)
 CONSUMER_REPLICA = -1
 
 
+class Question(NamedTuple):
+    """What is asked about a partition, of which version of its position, and of which leader."""
+
+    need: Need
+    version: int
+    leader: Leader | None
+
+
+Questions: TypeAlias = Mapping[PartitionState, Question]
+
+
 class PositionUpdates:
     def __init__(
         self,
@@ -69,6 +84,9 @@ class PositionUpdates:
         self._on_failure = on_failure
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._asked: dict[PartitionState, Question] = {}
+        """Questions without an answer yet."""
 
     def start(self) -> None:
         if self._task is None:
@@ -78,44 +96,66 @@ class PositionUpdates:
         self._woken.set()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        tasks = [*self._asking, *(() if self._task is None else (self._task,))]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _run(self) -> None:
         clock = self._cluster.clock
         while True:
             self._woken.clear()
-            now_ms = clock.monotonic_ms()
-            works = [
-                (self._take_committed, self._positions.needing(Need.COMMITTED, now_ms)),
-                (self._reset, self._positions.needing(Need.RESET, now_ms)),
-                (self._validate, self._positions.needing(Need.VALIDATION, now_ms)),
-            ]
-            busy: list[Awaitable[None]] = [work(states) for work, states in works if states]
-            if busy:
-                await asyncio.gather(*busy)
-                self._on_update()
-                continue
-            wait_ms = self._positions.retry_ms() - clock.monotonic_ms()
+            self._ask_what_is_needed()
+            wait_ms = self._positions.retry_ms(except_for=self._asked) - clock.monotonic_ms()
             try:
                 async with asyncio.timeout(None if wait_ms == math.inf else max(0.0, wait_ms) / 1_000):
                     await self._woken.wait()
             except TimeoutError:
                 pass
 
+    def _ask_what_is_needed(self) -> None:
+        """Begin to ask for all partitions that need something, unless the same question is under way."""
+        now_ms = self._cluster.clock.monotonic_ms()
+        for need, work in (
+            (Need.COMMITTED, self._take_committed),
+            (Need.RESET, self._reset),
+            (Need.VALIDATION, self._validate),
+        ):
+            by_broker: dict[int | None, dict[PartitionState, Question]] = {}
+            for state in self._positions.needing(need, now_ms):
+                leader = None if need is Need.COMMITTED else self._cluster.metadata.leader(*state.at)
+                question = Question(need, state.version, leader)
+                if self._asked.get(state) != question:
+                    self._asked[state] = question
+                    broker_id = None if leader is None else leader.broker_id
+                    by_broker.setdefault(broker_id, {})[state] = question
+            for questions in by_broker.values():
+                task = background_task(self._ask(work, questions), self._on_failure)
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, work: Callable[[Questions], Awaitable[None]], questions: Questions) -> None:
+        try:
+            await work(questions)
+        finally:
+            for state, question in questions.items():
+                if self._asked.get(state) is question:
+                    del self._asked[state]
+        self._on_update()
+        self.wake()
+
     # --- committed offsets ---
 
-    async def _take_committed(self, states: Sequence[PartitionState]) -> None:
-        versions = {state: state.version for state in states}
+    async def _take_committed(self, questions: Questions) -> None:
         offsets: Mapping[TopicPartition, CommittedOffset | None] = {}
         if self._commits is not None:
             try:
-                offsets = await self._commits.fetch([state.at for state in states], self._timeout_ms)
+                offsets = await self._commits.fetch([state.at for state in questions], self._timeout_ms)
             except (KafkaError, ClusterUnreachable, CommitFailed) as error:
-                self._failed(states, error)
+                self._failed(self._unmoved(questions), error)
                 return
-        for state in self._unmoved(versions):
+        for state in self._unmoved(questions):
             found = offsets.get(state.at)
             if found is not None:
                 state.continue_at(found.offset, found.leader_epoch, found.metadata)
@@ -133,12 +173,11 @@ class PositionUpdates:
 
     # --- resets ---
 
-    async def _reset(self, states: Sequence[PartitionState]) -> None:
-        versions = {state: state.version for state in states}
+    async def _reset(self, questions: Questions) -> None:
         now_ms = self._cluster.clock.now_ms()
-        wanted = {state.at: (state.reset_to or TO_LATEST).timestamp_at(now_ms) for state in states}
+        wanted = {state.at: (state.reset_to or TO_LATEST).timestamp_at(now_ms) for state in questions}
         found = await self.list_offsets(wanted)
-        for state in self._unmoved(versions):
+        for state in self._unmoved(questions):
             answer = found[state.at]
             if isinstance(answer, Exception):
                 self._failed([state], answer)
@@ -212,9 +251,8 @@ class PositionUpdates:
 
     # --- validation ---
 
-    async def _validate(self, states: Sequence[PartitionState]) -> None:
-        versions = {state: state.version for state in states}
-        asked = {state.at: state for state in states}
+    async def _validate(self, questions: Questions) -> None:
+        asked = {state.at: state for state in questions}
         ends: dict[TopicPartition, tuple[int, int, int] | Exception] = {}
         leaders_asked: dict[TopicPartition, Leader] = {}
 
@@ -239,8 +277,8 @@ class PositionUpdates:
                     at = TopicPartition(topic.topic, each.partition)
                     ends[at] = _end_of(each, at)
 
-        await self._ask_leaders([state.at for state in states], ask, ends)
-        for state in self._unmoved(versions):
+        await self._ask_leaders(list(asked), ask, ends)
+        for state in self._unmoved(questions):
             end = ends[state.at]
             if isinstance(end, UnsupportedVersion):
                 state.validated(leaders_asked[state.at].epoch)
@@ -279,15 +317,17 @@ class PositionUpdates:
         if leader is not None:
             state.leader_changed(leader, can_validate=True)
 
-    def _unmoved(self, versions: Mapping[PartitionState, int]) -> list[PartitionState]:
-        """Partitions that still have this assignment and position."""
+    def _unmoved(self, questions: Questions) -> list[PartitionState]:
+        """Partitions that still have this assignment and position, and were not asked about again."""
         return [
             state
-            for state, version in versions.items()
-            if state.version == version and self._positions.get(state.at) is state
+            for state, question in questions.items()
+            if self._asked.get(state) is question
+            and (state.version, state.need) == (question.version, question.need)
+            and self._positions.get(state.at) is state
         ]
 
-    def _failed(self, states: Sequence[PartitionState], error: Exception) -> None:
+    def _failed(self, states: Collection[PartitionState], error: Exception) -> None:
         self._cluster.updates.request()
         is_final = isinstance(error, KafkaError) and not error.retriable
         for state in states:

@@ -15,6 +15,10 @@ class BackgroundFailed(Exception):
     """A background task of the client ended with an unexpected error, its cause. Close the client."""
 
 
+class SendCancelled(Exception):
+    """The `send` of the record was cancelled while it waited. Interceptors receive it; no call raises it."""
+
+
 class TransactionAborted(Exception):
     """The record belonged to a transaction that was aborted before the record was sent."""
 

@@ -7,14 +7,16 @@ Nothing here does I/O: requests are yielded as `steps`.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from barnabas.client.core.metadata import Metadata, Partition, Topic, refused_topic, topic_of
-from barnabas.client.core.retries import RETRY_TIMEOUT_MS, UNKNOWN_TOPIC_TIMEOUT_MS, Retries
+from barnabas.client.core.retries import BACKOFF, RETRY_TIMEOUT_MS, UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.core.steps import ANY_BROKER, ClusterUnreachable, Pause, Response, Steps, ask, raise_for
 from barnabas.core.addressing.endpoints import Endpoint
+from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
     KafkaError,
@@ -55,7 +57,13 @@ LIST_OFFSETS_TIMEOUT_MS = 30_000
 
 class ClusterState:
     def __init__(
-        self, clock: Clock, randomness: Randomness, retry_timeout_ms: float = RETRY_TIMEOUT_MS
+        self,
+        clock: Clock,
+        randomness: Randomness,
+        retry_timeout_ms: float = RETRY_TIMEOUT_MS,
+        *,
+        backoff: Backoff = BACKOFF,
+        retries_max: float = math.inf,
     ) -> None:
         self.cluster_id: str | None = None
         self.controller_id = -1
@@ -71,6 +79,8 @@ class ClusterState:
         self._clock = clock
         self._randomness = randomness
         self._retry_timeout_ms = retry_timeout_ms
+        self._backoff = backoff
+        self._retries_max = retries_max
 
     def forget(self) -> None:
         """Mark the view as stale after a failure. Known broker addresses remain as a last resort."""
@@ -98,7 +108,14 @@ class ClusterState:
         self, timeout_ms: float | None = None, unknown_topic_timeout_ms: float | None = None
     ) -> Retries:
         patience_ms = self._retry_timeout_ms if timeout_ms is None else timeout_ms
-        return Retries(self._clock, self._randomness, patience_ms, unknown_topic_timeout_ms)
+        return Retries(
+            self._clock,
+            self._randomness,
+            patience_ms,
+            unknown_topic_timeout_ms,
+            backoff=self._backoff,
+            retries_max=self._retries_max,
+        )
 
     # --- conversations ---
 

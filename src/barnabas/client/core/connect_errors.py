@@ -22,8 +22,8 @@ def reason(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, TimeoutError):
         return "timed out"
-    if isinstance(error, socket.gaierror):
-        return "unknown host"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return "unknown host" if isinstance(error, socket.gaierror) else "no valid host name"
     if isinstance(error, ConnectionRefusedError) or "Connect call failed" in text:
         return "connection refused"
     if isinstance(error, ConnectionResetError | BrokenPipeError):
@@ -33,7 +33,7 @@ def reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or text or type(error).__name__
 
 
-def unreachable(endpoint: Endpoint, error: OSError) -> KafkaError:
+def unreachable(endpoint: Endpoint, error: OSError | UnicodeError) -> KafkaError:
     """Error for a failed connect. An untrusted certificate is not retriable: it stays untrusted."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return InvalidConfig(

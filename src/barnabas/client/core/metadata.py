@@ -21,8 +21,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from barnabas.core.addressing.endpoints import Endpoint
-from barnabas.core.errors import InvalidReplicationFactor, KafkaError, error_for
-from barnabas.core.ids import NO_EPOCH, ZERO_UUID, TopicPartition, Uuid
+from barnabas.core.errors import (
+    InvalidReplicationFactor,
+    InvalidTopicException,
+    KafkaError,
+    TopicAuthorizationFailed,
+    error_for,
+)
+from barnabas.core.ids import NO_EPOCH, ZERO_UUID, TopicPartition, Uuid, check_topic_name
 from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 
@@ -58,6 +64,13 @@ def refused_topic(error_code: int, name: str, live_brokers: int) -> str:
             f"topic {name} cannot be created: the brokers' default.replication.factor is larger than the"
             f" number of live brokers, {live_brokers}"
         )
+    if error_code == TopicAuthorizationFailed.code:
+        return f"not authorized: DESCRIBE on TOPIC {name}"
+    if error_code == InvalidTopicException.code:
+        try:
+            check_topic_name(name)
+        except InvalidTopicException as error:
+            return error.message
     return f"topic {name}"
 
 

@@ -8,6 +8,8 @@ still unknown after a shorter time does not exist.
 
 from __future__ import annotations
 
+import math
+
 from barnabas.core.backoff import Backoff
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError, UnknownTopicOrPartition
@@ -27,10 +29,16 @@ class Retries:
         randomness: Randomness,
         timeout_ms: float,
         unknown_topic_timeout_ms: float | None = None,
+        *,
+        backoff: Backoff = BACKOFF,
+        retries_max: float = math.inf,
     ) -> None:
         """Wait for an unknown topic as long as for any other error, unless `unknown_topic_timeout_ms` is
         given.
         """
+        self._backoff = backoff
+        self._retries_max = retries_max
+        self._retries = 0
         self._clock = clock
         self._randomness = randomness
         self._timeout_ms = timeout_ms
@@ -38,7 +46,7 @@ class Retries:
             timeout_ms if unknown_topic_timeout_ms is None else unknown_topic_timeout_ms
         )
         self._started_ms = clock.monotonic_ms()
-        self._pause_ms = BACKOFF.first_ms
+        self._pause_ms = backoff.after_ms(0)
 
     @property
     def left_ms(self) -> float:
@@ -53,16 +61,19 @@ class Retries:
         unknown = isinstance(error, UnknownTopicOrPartition)
         limit_ms = self._unknown_topic_timeout_ms if unknown else self._timeout_ms
         is_final = isinstance(error, KafkaError) and not error.retriable
-        if is_final or self.waited_ms + self._pause_ms > limit_ms:
+        is_last = self._retries >= self._retries_max
+        if is_final or is_last or self.waited_ms + self._pause_ms > limit_ms:
             raise error
+        self._retries += 1
         pause_ms = spread(self._pause_ms, self._randomness)
-        self._pause_ms = BACKOFF.following_ms(self._pause_ms)
+        self._pause_ms = self._backoff.following_ms(self._pause_ms)
         return pause_ms
 
     def begin_again(self) -> None:
-        """Reset deadline and backoff after progress."""
+        """Reset deadline, backoff and number of retries after progress."""
         self._started_ms = self._clock.monotonic_ms()
-        self._pause_ms = BACKOFF.first_ms
+        self._pause_ms = self._backoff.after_ms(0)
+        self._retries = 0
 
 
 def spread(pause_ms: float, randomness: Randomness) -> float:

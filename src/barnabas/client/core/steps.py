@@ -13,6 +13,7 @@ from barnabas.core import steps
 from barnabas.core.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
+    KafkaError,
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
     error_for,
@@ -80,6 +81,11 @@ def raise_for(code: int, message: str | None, subject: str, *, needs: str | None
     `needs` the right that the request needs, such as "READ on TOPIC orders".
     """
     if code:
-        if not message and needs and code in _UNAUTHORIZED:
-            message = f"not authorized: {needs}"
-        raise error_for(code, message or subject)
+        raise refusal(code, message, subject, needs=needs)
+
+
+def refusal(code: int, message: str | None, subject: str, *, needs: str | None = None) -> KafkaError:
+    """The error that `raise_for` raises."""
+    if not message and needs and code in _UNAUTHORIZED:
+        message = f"not authorized: {needs}"
+    return error_for(code, message or subject)

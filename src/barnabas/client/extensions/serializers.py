@@ -1,8 +1,11 @@
 """Serializers and deserializers: keys and values of any type to bytes and back.
 
-A setting takes the name of a built-in form (`bytes`, `string`, `json`), a function of the value, or an object
-with `serialize(topic, value, headers)` or `deserialize(topic, data, headers)`, such as a client of a schema
-registry. Serializers of this second kind may add headers: `headers` is then a list.
+A setting takes one of three kinds:
+
+- the name of a built-in form: `bytes`, `string`, `json`;
+- a function of the value;
+- an object with `serialize(topic, value, headers)` or `deserialize(topic, data, headers)`, such as a client
+  of a schema registry. Such a serializer may add headers: `headers` is then a list.
 
 `None` is a tombstone. It never reaches a function; objects receive it, as in Java.
 """

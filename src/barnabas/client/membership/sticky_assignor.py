@@ -21,7 +21,7 @@ def previous_owners(
     """Owner of each partition, by (generation, owned partitions) of each member.
 
     A claim of a later generation wins. Two claims of one generation cancel each other: one of the members is
-    mistaken, and nobody knows which.
+    mistaken, and the leader cannot tell which.
     """
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member, (generation, owned) in claims.items():

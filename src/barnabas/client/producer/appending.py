@@ -145,6 +145,8 @@ class Appending:
 
     def _open(self, target: TargetTopic, partition: int, reserved_bytes: int) -> ProducerBatch:
         queue = target.queues[partition]
+        if queue.batches:
+            self.owes_turn = True  # the batch before is full
         transactions = self._transactions
         batch = self._accumulator.add_batch(queue, reserved_bytes, is_transactional=transactions is not None)
         if transactions is not None:

@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, Self
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.connections import Connect, connect_by_socket
 from barnabas.client.config.settings import ProducerSettings
-from barnabas.client.core.client_errors import ClientClosed, IllegalState
+from barnabas.client.core.client_errors import ClientClosed, IllegalState, SendCancelled
 from barnabas.client.core.metadata import Partition
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.extensions.client_metrics import ClientMetrics
@@ -153,7 +153,7 @@ class Producer(Generic[Key, Value]):
 
     async def close(self, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Send what is left, abort an open transaction, and close the connections. Records that are not
-        acknowledged within `timeout_ms` fail with `ClientClosed`.
+        acknowledged within `timeout_ms` fail with `ClientClosed`, as do calls of other tasks that still wait.
         """
         if self._is_closed:
             return
@@ -174,11 +174,13 @@ class Producer(Generic[Key, Value]):
 
     async def _finish(self) -> None:
         transactions = self._transactions
-        if transactions is not None and transactions.state.status in (
-            TransactionStatus.IN_TRANSACTION,
-            TransactionStatus.ABORTABLE_ERROR,
-        ):
-            await transactions.abort()
+        if transactions is not None:
+            await transactions.until_ended()
+            if transactions.state.status in (
+                TransactionStatus.IN_TRANSACTION,
+                TransactionStatus.ABORTABLE_ERROR,
+            ):
+                await transactions.abort()
         await self.flush()
 
     # --- records ---
@@ -282,8 +284,13 @@ class Producer(Generic[Key, Value]):
         except Exception as error:
             self._interceptors.on_outcome(record, None, error)
             raise
+        except BaseException as error:
+            self._interceptors.on_outcome(record, None, SendCancelled(f"the send was given up: {error!r}"))
+            raise
         if self._interceptors:
             delivery.add_done_callback(partial(self._intercept, record))
+        if self._appending.owes_turn:
+            await self._take_turns()
         return delivery
 
     async def _take_turns(self) -> None:

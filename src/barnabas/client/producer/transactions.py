@@ -62,6 +62,10 @@ class Transactions:
         self._tasks = Tasks()
         self._adding: asyncio.Task[None] | None = None
         self._initializing = asyncio.Lock()
+        self._ending = 0
+        """Calls that end the transaction now."""
+        self._ended = asyncio.Event()
+        self._ended.set()
 
     @property
     def _name(self) -> str:
@@ -132,17 +136,29 @@ class Transactions:
 
     async def commit(self) -> None:
         self.state.begin_commit()
-        await self._records_are_done()
-        self._raise_failure()
-        await self._end(commit=True)
+        await self._finish_and_end(commit=True)
 
     async def abort(self) -> None:
         self.state.begin_abort()
         self._sender.abort_unsent(self.state.error or TransactionAborted("the transaction is aborted"))
         self.state.to_add.clear()
-        await self._records_are_done()
-        self._raise_failure()
-        await self._end(commit=False)
+        await self._finish_and_end(commit=False)
+
+    async def until_ended(self) -> None:
+        """Wait for the commit or the abort of another task. Cut off, its outcome would be unknown."""
+        await self._ended.wait()
+
+    async def _finish_and_end(self, *, commit: bool) -> None:
+        self._ending += 1
+        self._ended.clear()
+        try:
+            await self._records_are_done()
+            self._raise_failure()
+            await self._end(commit=commit)
+        finally:
+            self._ending -= 1
+            if not self._ending:
+                self._ended.set()
 
     async def _records_are_done(self) -> None:
         if self._adding is not None:

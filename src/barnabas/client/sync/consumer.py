@@ -12,13 +12,17 @@ its handler in threads, `concurrency` of them at most.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
+from barnabas.client.config.settings import ConsumerSettings
 from barnabas.client.consumer import consumer as asynchronous
+from barnabas.client.consumer.arrow_decoding import ARROW_BYTES, arrow_decoder
+from barnabas.client.consumer.core.handing_out import BatchesOfPartition
 from barnabas.client.consumer.engine import CLOSE_TIMEOUT_MS
 from barnabas.client.core.offsets import CommittedOffset, GroupMetadata, OffsetAndTime
 from barnabas.client.extensions.records import Key, Record, Value
@@ -27,6 +31,9 @@ from barnabas.client.processing.core.lanes import Order
 from barnabas.client.processing.core.retry_policy import NO_RETRY, Retry
 from barnabas.client.sync.loop_thread import SHARED
 from barnabas.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WAIT_MS = 1_000
 """Iteration waits in steps of this length, so that Ctrl-C is noticed between two."""
@@ -58,6 +65,10 @@ class Consumer(Generic[Key, Value]):
         self._consumer = self._runner.run(make())
         self._batch: list[Record[Key, Value]] = []
         self._index = 0
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        return self._consumer.settings
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +118,10 @@ class Consumer(Generic[Key, Value]):
             self._batch, self._index = [], 0  # all of them are done, even if the next call fails
             self._batch = self._runner.run(self._consumer.poll(timeout_ms=WAIT_MS))
 
+    def get_one(self) -> Record[Key, Value]:
+        """The next record."""
+        return next(iter(self))
+
     def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[Record[Key, Value]]:
         async def poll() -> list[Record[Key, Value]]:
             self._give_back()
@@ -121,6 +136,33 @@ class Consumer(Generic[Key, Value]):
         for record in self.poll(timeout_ms=timeout_ms, max_records=max_records):
             found.setdefault(record.topic_partition, []).append(record)
         return found
+
+    def arrow(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        max_bytes: int = ARROW_BYTES,
+        timeout_ms: float = math.inf,
+    ) -> Iterator[pa.RecordBatch]:
+        """Records as Arrow batches, each of one partition, of about `max_bytes`. It ends after `timeout_ms`
+        without records. Needs the extra `tables`.
+        """
+        decode = arrow_decoder(columns)
+        clock = self._consumer.clock
+
+        async def take(wait_ms: float) -> BatchesOfPartition | None:
+            self._give_back()
+            return await self._consumer.take_batches(max_bytes, wait_ms)
+
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        while True:
+            left_ms = max(0.0, deadline_ms - clock.monotonic_ms())
+            taken = self._runner.run(take(min(WAIT_MS, left_ms)))
+            if taken is not None:
+                yield from decode(taken)
+                deadline_ms = clock.monotonic_ms() + timeout_ms
+            elif left_ms <= 0:
+                return
 
     def process(
         self,
@@ -256,8 +298,16 @@ class Consumer(Generic[Key, Value]):
 
         self._runner.run(resume())
 
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return self._consumer.paused
+
     def lag(self, at: TopicPartition) -> int:
-        return self._runner.run(self._consumer.lag(at))
+        async def lag() -> int:
+            self._give_back()
+            return await self._consumer.lag(at)
+
+        return self._runner.run(lag())
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._runner.run(self._consumer.beginning_offsets(partitions))

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self
 
+from barnabas.client.config.settings import ProducerSettings
 from barnabas.client.core.metadata import Partition
 from barnabas.client.extensions.client_metrics import ClientMetrics
 from barnabas.client.extensions.records import Headers, Key, RecordMetadata, Value
@@ -52,6 +53,10 @@ class Producer(Generic[Key, Value]):
     @property
     def metrics(self) -> ClientMetrics:
         return self._producer.metrics
+
+    @property
+    def settings(self) -> ProducerSettings:
+        return self._producer.settings
 
     def __enter__(self) -> Self:
         return self

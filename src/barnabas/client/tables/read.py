@@ -1,8 +1,8 @@
 """Bounded read of a topic without a group: `barnabas.read("orders", since="10m").to_polars()`.
 
-The ends of all partitions are taken once, before the first record is read. So the read ends, whatever is
-written meanwhile. It runs on the loop thread of the synchronous clients, and works inside of a running loop
-(a notebook) too.
+The ends of all partitions are taken once, before the first record is read. So the read ends although
+producers go on writing. It runs on the loop thread of the synchronous clients, and works inside of a running
+loop (a notebook) too.
 
 A time is found by the broker's index. `since` begins with the first record at or after it; records behind it
 may be older, where producers set the times. `until` ends before the first record at or after it.

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from barnabas.cluster.metadata.cache import MetadataCache, PartitionMetadata
 from barnabas.cluster.znodes.brokers import BrokerInfo
-from barnabas.config.definitions.sockets import SECURITY_PROTOCOLS
-from barnabas.core.addressing.endpoints import Endpoint, ListenerEndpoint
+from barnabas.core.addressing.endpoints import SECURITY_PROTOCOLS, Endpoint, ListenerEndpoint
 from barnabas.core.ids import ZERO_UUID, Uuid
 from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataBroker,

@@ -1,43 +1,21 @@
-"""Rows of every broker key, by theme.
+"""Rows of every broker key, by theme. `sections` has them all.
 
-The names, types, defaults and checks are those of Apache Kafka 3.9 in ZooKeeper mode; a row says where its
-default differs. `SECTIONS` is the order of `docs/CONFIG.md`.
+They are imported at first use: a client makes its own rows of `keys`, and loads none of the broker's.
 """
 
 from __future__ import annotations
 
-from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from barnabas.config.definitions import coordinators, logs, replication, security, server, sockets
-from barnabas.config.definitions.keys import BrokerDefinition, Key
+if TYPE_CHECKING:
+    from barnabas.config.definitions.sections import BROKER_KEYS, SECTIONS
 
-SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
-    ("The broker", server.IDENTITY),
-    ("Listeners", sockets.LISTENERS),
-    ("Log directories", logs.DIRECTORIES),
-    ("Topics", server.TOPICS),
-    ("Sockets", sockets.SOCKETS),
-    ("Connections", sockets.CONNECTIONS),
-    ("Requests", server.REQUESTS),
-    ("Messages", logs.MESSAGES),
-    ("Segments", logs.SEGMENTS),
-    ("Retention", logs.RETENTION),
-    ("Flushing", logs.FLUSHING),
-    ("Compaction", logs.CLEANER),
-    ("Replication", replication.REPLICATION),
-    ("Leaders", replication.LEADERS),
-    ("Stopping", server.SHUTDOWN),
-    ("ZooKeeper", replication.ZOOKEEPER),
-    ("Groups", coordinators.GROUPS),
-    ("Committed offsets", coordinators.OFFSETS),
-    ("Transactions", coordinators.TRANSACTIONS),
-    ("Quotas", coordinators.QUOTAS),
-    ("Authorization", security.AUTHORIZATION),
-    ("TLS", security.TLS),
-    ("SASL", security.SASL),
-    ("Tokens and secrets", security.TOKENS),
-    ("The metrics page", security.HTTP),
-    ("Metrics", server.METRICS),
-)
+__all__ = ["BROKER_KEYS", "SECTIONS"]
 
-BROKER_KEYS = BrokerDefinition(chain.from_iterable(rows for _, rows in SECTIONS))
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from barnabas.config.definitions import sections  # noqa: PLC0415 - see above
+
+    return getattr(sections, name)

@@ -15,10 +15,8 @@ from barnabas.config.definitions.shorthand import (
     SECOND_MS,
     STRING,
 )
+from barnabas.core.addressing.endpoints import SECURITY_PROTOCOLS
 from barnabas.core.integers import INT_MAX
-
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""In the order of their numbers on the wire."""
 
 
 def connection_overrides(text: str) -> dict[str, int]:

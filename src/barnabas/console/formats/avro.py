@@ -23,6 +23,7 @@ from barnabas.console.formats.bounds import (
     Budget,
     Undecodable,
     UnusableSchema,
+    bounded_name,
     plain_float,
 )
 
@@ -140,7 +141,7 @@ class _Names:
         return made
 
     def _named(self, name: str, namespace: str) -> Reader:
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = bounded_name(name if "." in name or not namespace else f"{namespace}.{name}")
         if full not in self._known and name in self._known:
             full = name
         self._wanted.add(full)
@@ -179,8 +180,8 @@ def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     if not isinstance(name, str) or not name or not isinstance(own, str | None):
         raise UnusableSchema("a type has no name")
     if "." in name:
-        return name, name.rpartition(".")[0]
-    return (f"{own}.{name}", own) if own else (name, "")
+        return bounded_name(name), name.rpartition(".")[0]
+    return (bounded_name(f"{own}.{name}"), own) if own else (bounded_name(name), "")
 
 
 def _texts(schema: Mapping[str, Any], key: str) -> list[str]:

@@ -1,7 +1,8 @@
 """MessagePack, CBOR, and the numbers and UUIDs of Kafka's own serializers, as what JSON can say.
 
 A value counts what it makes (`bounds`): six bytes may say that four billion nulls follow. Bytes become
-hexadecimal digits. A key of a map becomes text, because JSON has no other.
+hexadecimal digits. A key of a map becomes text, because JSON has no other. A list or a map as a key becomes
+the beginning of its JSON: the text of a key within a key within a key doubles at each level.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.console.formats.bounds import VALUE_BYTES_MAX, Budget, Undecodable, plain_float
+from barnabas.console.formats.json_text import json_text
 
 UUID_BYTES: Final = 16
+KEY_CHARACTERS_MAX: Final = 200
+"""Of a key that is a list or a map."""
 _NUMBERS: Final = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
 _BREAK: Final = object()
 _INDEFINITE: Final = 31
@@ -79,6 +83,8 @@ def _whole(data: bytes, read: Callable[[_Reader], Any]) -> Any:
 
 
 def _as_key(found: Any) -> str:
+    if isinstance(found, dict | list):
+        return json_text(found, KEY_CHARACTERS_MAX, default=str)[:KEY_CHARACTERS_MAX]
     return found if isinstance(found, str) else str(found)
 
 

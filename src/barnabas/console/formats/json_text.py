@@ -10,9 +10,10 @@ from typing import Any
 def json_text(
     found: Any, limit: int, *, indent: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """Text that ends soon after this many characters. With an indent, the text of a deeply nested value is a
-    thousand times as long as the value, so no more of it is made. VALUE_ERROR or RECURSION_ERROR for what
-    JSON cannot say.
+    """Text that ends soon after this many characters, and no more of it is made.
+
+    With an indent, the text of a deeply nested value is a thousand times as long as the value. A value that
+    JSON cannot express raises ValueError or RecursionError.
     """
     parts: list[str] = []
     length = 0

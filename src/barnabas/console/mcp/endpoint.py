@@ -8,6 +8,7 @@ the console's token where there is one. Each call is a line of the audit log, wh
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
@@ -148,7 +149,9 @@ def _parsed(body: bytes) -> Message:
         raise RpcError(INVALID_REQUEST, "the body is not one JSON-RPC 2.0 message")
     if not isinstance(message.get("method"), str):
         raise RpcError(INVALID_REQUEST, "the message has no method")
-    if "id" in message and not isinstance(message["id"], str | int | float | None):
+    given = message.get("id")
+    is_number = isinstance(given, int) or (isinstance(given, float) and math.isfinite(given))
+    if not is_number and not isinstance(given, str | None):
         raise RpcError(INVALID_REQUEST, "the id of a message is a text or a number")
     return message
 

@@ -128,10 +128,11 @@ def _offsets(found: GroupDetail) -> Content:
         return empty(p("The group has committed no offsets."))
     owners = {each.member_id: each.client_id for each in found.members}
     rows = [_offset(each, owners) for each in found.offsets[:ROWS_MAX]]
-    more = len(found.offsets) - ROWS_MAX
+    more = len(found.offsets) - ROWS_MAX + found.more_offsets
+    place = f"/api/group has {number(len(found.offsets))}" if found.more_offsets else "/api/group has all"
     return (
         data_table("Offsets", _OFFSET_COLUMNS, rows),
-        note(f"{number(more)} more partitions are not shown; /api/group has all.") if more > 0 else None,
+        note(f"{number(more)} more partitions are not shown; {place}.") if more > 0 else None,
     )
 
 

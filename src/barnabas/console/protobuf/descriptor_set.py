@@ -65,6 +65,7 @@ def _message(data: memoryview, scope: str, depth: int, budget: Budget, *, is_imp
             found.is_map_entry = any(
                 option.number == 7 and option.value == 1 for option in wire_fields(each, budget)
             )
+    found.is_map_entry = found.is_map_entry and found.fields.keys() >= {1, 2}
     return found
 
 

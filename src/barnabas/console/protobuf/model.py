@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.console.formats.bounds import UnusableSchema
+from barnabas.console.formats.bounds import UnusableSchema, bounded_name
 
 SCALARS: Final = frozenset(
     {
@@ -41,6 +41,15 @@ class Field:
     target: Message | Enum | None = None
     """Type of that name, once it is resolved. A type that nothing declares stays None."""
 
+    def __post_init__(self) -> None:
+        bounded_name(self.type)
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the field has a value also where a message lacks it."""
+        is_plain = self.type in SCALARS or isinstance(self.target, Enum)
+        return is_plain and not self.has_presence and not self.is_repeated
+
 
 @dataclass(slots=True)
 class Message:
@@ -51,11 +60,17 @@ class Message:
     enums: list[Enum] = field(default_factory=list)
     is_map_entry: bool = False
 
+    def __post_init__(self) -> None:
+        bounded_name(self.full_name)
+
 
 @dataclass(slots=True)
 class Enum:
     full_name: str
     names: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        bounded_name(self.full_name)
 
 
 @dataclass(slots=True)

@@ -54,6 +54,8 @@ def decode_message(data: bytes, message: Message) -> Any:
 class _Decoding:
     def __init__(self) -> None:
         self._budget = Budget()
+        self._with_default: dict[int, list[Field]] = {}
+        """By message. A message of many fields may come a hundred thousand times in two bytes each."""
 
     def message(self, data: memoryview, message: Message) -> Any:
         self._budget.enter()
@@ -65,12 +67,14 @@ class _Decoding:
         return _meaning(message.full_name, found)
 
     def _defaults(self, message: Message) -> list[tuple[str, Any]]:
+        fields = self._with_default.get(id(message))
+        if fields is None:
+            fields = [each for each in message.fields.values() if each.has_default]
+            self._with_default[id(message)] = fields
         found: list[tuple[str, Any]] = []
-        for each in message.fields.values():
-            is_plain = each.type in SCALARS or isinstance(each.target, Enum)
-            if is_plain and not each.has_presence and not each.is_repeated:
-                self._budget.spend()
-                found.append((each.name, _default(each)))
+        for each in fields:
+            self._budget.spend()
+            found.append((each.name, _default(each)))
         return found
 
     def _take(self, found: dict[str, Any], field: Field | None, wire: WireField) -> None:
@@ -189,13 +193,18 @@ def _meaning(name: str, found: dict[str, Any]) -> Any:
     """Value of a well-known message, such as a timestamp or a wrapper."""
     if name in WRAPPERS and found.keys() == {"value"}:
         return found["value"]
-    if name == TIMESTAMP and found.keys() <= {"seconds", "nanos"}:
-        return _timestamp(found.get("seconds", 0), found.get("nanos", 0)) or found
-    if name == DURATION and found.keys() <= {"seconds", "nanos"}:
-        nanos = int(found.get("seconds", 0)) * 1_000_000_000 + int(found.get("nanos", 0))
-        sign, whole, rest = "-" if nanos < 0 else "", *divmod(abs(nanos), 1_000_000_000)
-        return f"{sign}{whole}.{rest:09d}".rstrip("0").rstrip(".") + "s"
-    return found
+    if name not in (TIMESTAMP, DURATION) or not found.keys() <= {"seconds", "nanos"}:
+        return found
+    seconds, nanos = found.get("seconds", 0), found.get("nanos", 0)
+    if not isinstance(seconds, int) or not isinstance(nanos, int):
+        return found  # the schema declares a message of its own under that name
+    return _timestamp(seconds, nanos) or found if name == TIMESTAMP else _duration(seconds, nanos)
+
+
+def _duration(seconds: int, nanos: int) -> str:
+    all_nanos = seconds * 1_000_000_000 + nanos
+    sign, whole, rest = "-" if all_nanos < 0 else "", *divmod(abs(all_nanos), 1_000_000_000)
+    return f"{sign}{whole}.{rest:09d}".rstrip("0").rstrip(".") + "s"
 
 
 def _timestamp(seconds: int, nanos: int) -> str | None:

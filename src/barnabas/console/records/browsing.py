@@ -8,6 +8,7 @@ The page says how far it came, and goes on from there.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.console.formats.bounds import Undecodable
 from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.expression import MISSING, Candidate, Predicate, holds
-from barnabas.console.records.fetching import Fetched, fetch_in_log
+from barnabas.console.records.fetching import Fetched, fetch_in_log, memory_of
 from barnabas.console.records.masking import Mask
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicPartition
@@ -28,7 +29,7 @@ SCANNED_RECORDS_MAX: Final = 200_000
 SCANNED_BYTES_MAX: Final = 128 * 1024 * 1024
 SCAN_MS_MAX: Final = 4_000.0
 KEPT_BYTES_MAX: Final = 24 * 1024 * 1024
-"""Bytes of the records of one page; a page of very large ones is shorter."""
+"""Memory of the records of one page, headers included; a page of very large ones is shorter."""
 HELD_BYTES_MAX: Final = 96 * 1024 * 1024
 WINDOW_MAX: Final = 20_000
 UNREADABLE_MAX: Final = 5
@@ -130,15 +131,21 @@ class Browser:
 
     def _merge(self, scan: _Scan, limit: int, *, is_older: bool, takes_all: bool) -> None:
         """Move held records to the page by their times, as long as each partition has shown its next one."""
+        if not takes_all and any(self._is_dry(scan, each, is_older=is_older) for each in scan.reached):
+            return
         sign = -1 if is_older else 1
-        while scan.has_room(limit):
-            if not takes_all and any(self._is_dry(scan, each, is_older=is_older) for each in scan.reached):
+        ready = [
+            (sign * rest[0].record.timestamp, partition) for partition, rest in scan.held.items() if rest
+        ]
+        heapq.heapify(ready)
+        while ready and scan.has_room(limit):
+            _, partition = heapq.heappop(ready)
+            rest = scan.held[partition]
+            scan.take(rest.popleft())
+            if rest:
+                heapq.heappush(ready, (sign * rest[0].record.timestamp, partition))
+            elif not takes_all and self._is_dry(scan, partition, is_older=is_older):
                 return
-            ready = [rest for rest in scan.held.values() if rest]
-            if not ready:
-                return
-            first = min(ready, key=lambda rest: (sign * rest[0].record.timestamp, rest[0].partition))
-            scan.take(first.popleft())
 
     @property
     def _is_late(self) -> bool:
@@ -239,10 +246,10 @@ class _Scan:
 
     def hold(self, partition: int, found: list[Found]) -> None:
         self.held[partition].extend(found)
-        self._held_bytes += sum(_size_of(each.record) for each in found)
+        self._held_bytes += sum(memory_of(each.record) for each in found)
 
     def take(self, found: Found) -> None:
-        size = _size_of(found.record)
+        size = memory_of(found.record)
         self._records.append(found)
         self._kept_bytes += size
         self._held_bytes -= size
@@ -284,15 +291,11 @@ async def candidate(partition: int, record: Record, decoder: Decoder | None) -> 
     )
 
 
-def _size_of(record: Record) -> int:
-    return len(record.key or b"") + len(record.value or b"") + 64
-
-
 def _newest_within(found: list[Found], limit_bytes: int) -> list[Found]:
     kept: list[Found] = []
     left = limit_bytes
     for each in reversed(found):
-        left -= _size_of(each.record)
+        left -= memory_of(each.record)
         if left < 0 and kept:
             break
         kept.append(each)

@@ -39,6 +39,8 @@ PATTERN_STEPS_MAX: Final = 1_000
 MATCHED_CHARACTERS_MAX: Final = 256 * 1024
 INLINE_STEPS_MAX: Final = 1_000_000
 """Bytes of a record, times the parts of the filter and the instructions of its patterns."""
+HEADER_BYTES: Final = 16
+"""For a header to be looked at, beside its name and value."""
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -123,6 +125,7 @@ class Predicate:
 
     def takes_long(self, record: Candidate) -> bool:
         size_bytes = len(record.key or b"") + len(record.value or b"")
+        size_bytes += sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
         return size_bytes * self.steps > INLINE_STEPS_MAX
 
 

@@ -145,7 +145,7 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
                 if kept_bytes >= DECODED_BYTES_MAX:
                     return Fetched(records, record.offset, len(data), tuple(unreadable))
                 records.append(record)
-                kept_bytes += _memory_of(record)
+                kept_bytes += memory_of(record)
         except (KafkaError, ValueError, IndexError) as error:
             del records[whole:]
             if len(unreadable) < UNREADABLE_MAX:
@@ -154,7 +154,8 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
     return Fetched(records, next_offset, len(data), tuple(unreadable))
 
 
-def _memory_of(record: Record) -> int:
+def memory_of(record: Record) -> int:
+    """Bytes that the record takes."""
     headers = sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 

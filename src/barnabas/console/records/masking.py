@@ -3,6 +3,7 @@
 Records are masked where they are read, before a filter, a page, a download, a figure or a tool sees them. So
 a filter cannot guess a hidden value. Fields are found in JSON. A value that is not JSON is masked whole,
 because a field of it cannot be hidden in its bytes: a mask of a topic in Avro or Protobuf hides each value.
+A large value is masked whole too: a thread parses JSON in thirty times its size.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from barnabas.core.errors import InvalidConfig
 MASK: Final = "***"
 EVERYTHING: Final = "*"
 PARTS: Final = ("value", "key", "headers")
+MASKED_BYTES_MAX: Final = 1024 * 1024
+"""Of a key or a value whose fields are masked."""
 _WHOLE: Final = MASK.encode()
 
 
@@ -72,7 +75,7 @@ def _rule(text: str) -> tuple[str, str, frozenset[str]]:
 def _masked(data: bytes | None, fields: frozenset[str]) -> bytes | None:
     if not data or not fields:
         return data
-    if EVERYTHING in fields:
+    if EVERYTHING in fields or len(data) > MASKED_BYTES_MAX:
         return _WHOLE
     try:
         found = json.loads(data)

@@ -9,7 +9,6 @@ reader stops when its last viewer leaves.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,12 +19,11 @@ from barnabas.client.extensions.records import Record
 from barnabas.console.records.masking import Mask, Masks
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
+from barnabas.core.reporting.error_isolation import complain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-logger = logging.getLogger(__name__)
 
 RING_RECORDS: Final = 1_000
 RING_BYTES: Final = 8 * 1024 * 1024
@@ -37,6 +35,8 @@ POLL_MS: Final = 250.0
 FETCH_BYTES_MIN: Final = 512 * 1024
 """Of an answer that comes before the period is over."""
 UNBROKEN_MS: Final = 10.0
+UNBROKEN_BYTES: Final = 256 * 1024
+"""Of records that are masked in one turn of the loop."""
 TAILS_MAX: Final = 32
 VIEWERS_MAX: Final = 64
 
@@ -115,13 +115,18 @@ class _Tail:
                 for each in partitions:
                     await consumer.position(each)
                 self.ready.set()
+                unbroken_bytes = 0
                 while True:
                     for record in await consumer.poll(timeout_ms=POLL_MS):
                         self._add(record)
+                        unbroken_bytes += 0 if self._mask is None else _size_of(record)
+                        if unbroken_bytes > UNBROKEN_BYTES:
+                            await asyncio.sleep(0)  # a mask parses: other pages wait for the same loop
+                            unbroken_bytes = 0
         except (KafkaError, ClusterUnreachable) as error:
             self.failure = error.message if isinstance(error, KafkaError) else str(error)
-        except Exception as error:  # one tail ends, the others go on
-            logger.exception("the tail of %s failed", self._topic)
+        except Exception as error:  # noqa: BLE001 - one tail ends, the others go on
+            complain("the tail of", self._topic, error)
             self.failure = repr(error)
         finally:
             self.ready.set()

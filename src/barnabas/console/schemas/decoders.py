@@ -29,6 +29,8 @@ PAGE_DECODES_MS: Final = 6_000.0
 """For all values of a page, the wait for registries included."""
 UNBROKEN_MS: Final = 10.0
 SCHEMAS_MAX: Final = 300
+SCHEMA_CHARACTERS_KEPT_MAX: Final = 4 * 1024 * 1024
+"""Texts of the schemas that decoders are kept for. A decoder takes up to sixty times the text."""
 INLINE_BYTES_MAX: Final = 16 * 1024
 """A larger value is decoded by a thread, so that other pages go on."""
 
@@ -57,6 +59,8 @@ class SchemaDecoders:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._compiled: OrderedDict[int, asyncio.Task[_Compiled]] = OrderedDict()
+        self._characters: dict[int, int] = {}
+        """Of the text behind each decoder that is ready."""
 
     async def decode(self, data: bytes, wait_s: float) -> Decoded:
         if len(data) > VALUE_BYTES_MAX:
@@ -75,7 +79,7 @@ class SchemaDecoders:
             task = self._compiled[schema_id] = asyncio.create_task(self._compile(schema_id))
             task.add_done_callback(_look)
             while len(self._compiled) > SCHEMAS_MAX:
-                self._compiled.popitem(last=False)
+                self._drop_oldest()
         self._compiled.move_to_end(schema_id)
         if not task.done():
             await asyncio.wait((task,), timeout=wait_s)
@@ -88,8 +92,17 @@ class SchemaDecoders:
 
     async def _compile(self, schema_id: int) -> _Compiled:
         schema = await self._registry.schema_by_id(schema_id)
-        others = await self._registry.references(schema)
-        return await asyncio.to_thread(_compiled, schema, [each.text for _, each in others])
+        others = [each.text for _, each in await self._registry.references(schema)]
+        compiled = await asyncio.to_thread(_compiled, schema, others)
+        if schema_id in self._compiled:
+            self._characters[schema_id] = len(schema.text) + sum(map(len, others))
+        while sum(self._characters.values()) > SCHEMA_CHARACTERS_KEPT_MAX and len(self._compiled) > 1:
+            self._drop_oldest()
+        return compiled
+
+    def _drop_oldest(self) -> None:
+        schema_id, _ = self._compiled.popitem(last=False)
+        self._characters.pop(schema_id, None)
 
 
 def _look(task: asyncio.Task[_Compiled]) -> None:

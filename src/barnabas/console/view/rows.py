@@ -191,6 +191,8 @@ class GroupDetail:
     members: tuple[MemberRow, ...]
     offsets: tuple[GroupOffsetRow, ...]
     """By topic and partition: committed ones, and those assigned to a member without a commit."""
+    more_offsets: int = 0
+    """Of a group with very many partitions: those that are left out."""
 
 
 @dataclass(frozen=True, slots=True)

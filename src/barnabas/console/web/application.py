@@ -1,12 +1,11 @@
 """Starlette application of the console: routes of all sections, guarded.
 
-Every answer has the security headers. The policy of a page lets run what carries the page's nonce and nothing
-else, loads from this address alone, and lets no other site frame it.
+Every answer has the security headers. The policy of a page runs only scripts that carry the page's nonce. The
+page loads from this address alone, and no other site can frame it.
 """
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -40,9 +39,10 @@ from barnabas.core.errors import (
     TransactionalIdNotFound,
     UnknownTopicOrPartition,
 )
+from barnabas.core.reporting.error_isolation import complain
 
-logger = logging.getLogger(__name__)
-
+SHOWN_CHARACTERS_MAX: Final = 200
+"""Of a path in the log."""
 POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
@@ -126,8 +126,8 @@ class _Guard:
             except FAILURES as error:
                 body = {"message": reason_of(error), "error": type(error).__name__}
                 response = JSONResponse(body, status_of(error))
-            except Exception:  # one answer fails, the console goes on
-                logger.exception("%s failed", request.url.path)
+            except Exception as error:  # noqa: BLE001 - one answer fails, the console goes on
+                complain("the answer to", request.url.path[:SHOWN_CHARACTERS_MAX], error)
                 response = JSONResponse({"message": "the log of the console says why"}, 500)
             return self._finished(ctx, response, is_new=is_new)
 
@@ -167,8 +167,8 @@ class _Guard:
                 response = _failure(ctx, f"The brokers ended this login: {reason_of(error)}", 401)
             except FAILURES as error:
                 response = _failure(ctx, reason_of(error), status_of(error))
-            except Exception:  # one page fails, the console goes on
-                logger.exception("page %s failed", request.url.path)
+            except Exception as error:  # noqa: BLE001 - one page fails, the console goes on
+                complain("the page", request.url.path[:SHOWN_CHARACTERS_MAX], error)
                 response = _failure(ctx, "The page failed; the log of the console says why.", 500)
             return self._finished(ctx, response, is_new=is_new)
 

@@ -2,8 +2,8 @@
 
 A certificate shows the console which user a visitor is. The visitor's private key stays with the visitor, so
 the console cannot log in to the brokers with that certificate. It asks the brokers for a delegation token of
-that user instead (KIP-48), with a login of its own that may create tokens for others (KIP-373: CreateTokens
-on User:name). The brokers decide for whom the console may act, and their access rules hold for what it does.
+that user instead (KIP-48). The console's own login may create tokens for others (KIP-373: CreateTokens on
+User:name). The brokers decide for whom the console may act, and their access rules hold for what it does.
 
 A token lives for an hour at most, and is expired when its session ends.
 """

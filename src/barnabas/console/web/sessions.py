@@ -1,8 +1,8 @@
 """Sessions of browsers: a random cookie, the signed-in user's client, notices for the next page.
 
 A session that is not used ends; the session that was used longest ago makes room when there are too many. The
-form token of a session is derived from its id, so another site that can make the browser send the cookie does
-not know it.
+form token of a session is derived from its id. Another site may make the browser send the cookie, but does
+not know the token.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 PORT_MAX = 65_535
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""In the order of their numbers on the wire."""
 
 
 class Endpoint(NamedTuple):

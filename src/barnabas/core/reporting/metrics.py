@@ -81,6 +81,8 @@ class Family:
 TOTAL_SUFFIX = "_total"
 """Suffix of counters only: readers of the metrics page go by it."""
 SERIES_MAX = 5_000
+COLLECTED_CHARACTERS_MAX = 4 * 1024 * 1024
+"""Of the lines of one metric that is computed when rendered: clients choose some of its labels."""
 DROPPED = "barnabas_metrics_dropped_series"
 
 
@@ -179,7 +181,7 @@ def prometheus_lines(metrics: Metrics) -> Iterator[str]:
                     yield f"{family.name}{_labels(labels)} {_number(value)}\n"
             else:
                 yield from _histogram_lines(family.name, labels, member)
-    yield f"# HELP {DROPPED} Labelled series beyond metrics.series.max, which this page leaves out.\n"
+    yield f"# HELP {DROPPED} Labelled series that this page leaves out, past metrics.series.max or 4 MiB.\n"
     yield f"# TYPE {DROPPED} gauge\n"
     for name, count in dropped:
         yield f"{DROPPED}{_labels((('metric', name),))} {count}\n"
@@ -187,13 +189,17 @@ def prometheus_lines(metrics: Metrics) -> Iterator[str]:
 
 def _collected_lines(name: str, collect: Collect, series_max: int) -> Generator[str, None, int]:
     """Lines of the first series; returns the number of those that are left out."""
-    count = 0
+    count = shown = characters = 0
     with sweeping("the metric", name):
         for labels, number in collect():
             count += 1
-            # A series that is left out takes time too: the caller may pause here.
-            yield "" if count > series_max else f"{name}{_labels(labels)} {_number(number)}\n"
-    return max(count - series_max, 0)
+            line = ""
+            if shown < series_max and characters < COLLECTED_CHARACTERS_MAX:
+                line = f"{name}{_labels(labels)} {_number(number)}\n"
+                shown += 1
+                characters += len(line)
+            yield line  # a series that is left out takes time too: the caller may pause here
+    return count - shown
 
 
 def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:

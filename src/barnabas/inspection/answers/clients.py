@@ -10,21 +10,26 @@ from barnabas.inspection.wire import Question
 from barnabas.security.acl.vocabulary import ResourceType
 
 SERIES_MAX: Final = 100_000
+TEXT_CHARACTERS_MAX: Final = 4 * 1024 * 1024
+"""Names and attributes of all series together: clients choose them."""
 
 
 def clients(inspected: Inspected, question: Question) -> Sliced[dict[str, Any]]:
     """Clients that have pushed something. Needs DESCRIBE on the cluster."""
     inspected.viewer(question).require(ResourceType.CLUSTER)
     rows = []
-    left = SERIES_MAX
+    series_left, characters_left = SERIES_MAX, TEXT_CHARACTERS_MAX
     for each in inspected.broker.telemetry:
         if not each.last_push_ms:
             continue
         metrics = []
-        for (name, labels), value in list(each.series.items())[:left]:
+        for (name, labels), value in list(each.series.items())[:series_left]:
+            characters_left -= len(name) + sum(len(key) + len(text) for key, text in labels)
+            if characters_left < 0:
+                break
             metrics.append([name, value, labels])
             yield
-        left -= len(metrics)
+        series_left -= len(metrics)
         reporter = each.reporter
         rows.append(
             {

@@ -3,6 +3,9 @@
 The lag in records is the high watermark minus the committed offset, the lag in time the age of the first
 record behind it. Both come from memory and the time index, for groups without members too. For a partition
 without a replica here, the end offset is what its leader said a few seconds ago.
+
+The members of a classic group write its assignment, which may name a quarter of a million partitions. So an
+assignment is decoded in a step of its own, and an answer has a number of partitions.
 """
 
 from __future__ import annotations
@@ -21,11 +24,17 @@ from barnabas.core.steps import Sliced
 from barnabas.inspection.inspected import Inspected
 from barnabas.inspection.parameters import ROWS_MAX, choice, flag, number, text
 from barnabas.inspection.sorting import chunks_of, matches, sorted_in_slices
+from barnabas.inspection.viewer import Viewer
 from barnabas.inspection.wire import Question
 from barnabas.protocol.errors import MalformedMessage
+from barnabas.security.acl.vocabulary import ResourceType
 
 SORTS: Final = ("name", "state", "members", "topics", "lag", "time")
 MEMBERS_MAX: Final = 10_000
+ASSIGNMENT_BYTES_MAX: Final = 512 * 1024
+"""Of one member; the partitions of a longer one are not shown."""
+PARTITIONS_MAX: Final = 20_000
+"""Partitions of a group in an answer, and of all its members."""
 Row = dict[str, Any]
 
 
@@ -50,14 +59,13 @@ def groups(inspected: Inspected, question: Question) -> Sliced[Row]:
     words, topic = text(question, "search").casefold().split(), text(question, "topic")
     sort = choice(question, "sort", SORTS)
     found: list[Found] = []
-    for chunk in chunks_of(all_groups(inspected)):
-        found += [
-            each
-            for each in chunk
-            if matches(each.group.group_id, words)
-            and (not topic or _reads(inspected, each, topic))
-            and viewer.sees_group(each.group.group_id)
-        ]
+    is_hidden = bool(topic) and not viewer.sees_topic(topic)
+    for chunk in chunks_of(() if is_hidden else all_groups(inspected)):
+        for each in chunk:
+            if not matches(each.group.group_id, words) or not viewer.sees_group(each.group.group_id):
+                continue
+            if not topic or (yield from _reads(inspected, each, topic)):
+                found.append(each)
         yield
     is_descending = flag(question, "descending")
     in_order = yield from sorted_in_slices(
@@ -105,18 +113,22 @@ def group(inspected: Inspected, question: Question) -> Sliced[Row]:
     members: list[Row] = []
     owners: dict[TopicPartition, str] = {}
     for member in _members(inspected, found.group):
+        assigned, member["partitions"] = member["partitions"], []
+        for chunk in chunks_of(assigned):
+            for topic, partition in chunk:
+                if len(owners) < PARTITIONS_MAX and viewer.sees_topic(topic):
+                    member["partitions"].append((topic, partition))
+                    owners[TopicPartition(topic, partition)] = member["member_id"]
+            yield
         if len(members) < MEMBERS_MAX:
             members.append(member)
-        for topic, partition in member["partitions"]:
-            owners[TopicPartition(topic, partition)] = member["member_id"]
         yield
+    committed, more = yield from _visible_commits(inspected, found, viewer)
+    in_order = yield from sorted_in_slices({*committed, *owners}, lambda each: each)
     offsets = []
-    committed = {each: (offset, metadata) for each, offset, metadata in _commits(inspected, found)}
-    for topic_partition in sorted({*committed, *owners}):
-        if viewer.sees_topic(topic_partition.topic):
-            offset, metadata = committed.get(topic_partition, (None, ""))
-            owner = owners.get(topic_partition)
-            offsets.append(_offset_row(inspected, topic_partition, offset, metadata, owner))
+    for topic_partition in in_order[:PARTITIONS_MAX]:
+        at, noted = committed.get(topic_partition, (None, ""))
+        offsets.append(_offset_row(inspected, topic_partition, at, noted, owners.get(topic_partition)))
         yield
     lag = yield from lag_of(inspected, found)
     return {
@@ -124,6 +136,7 @@ def group(inspected: Inspected, question: Question) -> Sliced[Row]:
         "assignor": _assignor(found),
         "members": members,
         "offsets": offsets,
+        "more_offsets": more + len(in_order) - len(offsets),
     }
 
 
@@ -131,6 +144,7 @@ def committed(inspected: Inspected, question: Question) -> Sliced[Row]:
     """Groups with a committed offset in one partition."""
     viewer = inspected.viewer(question)
     topic, partition = text(question, "topic"), number(question, "partition")
+    viewer.require(ResourceType.TOPIC, topic)
     rows: list[tuple[str, int]] = []
     known = inspected.broker.metadata.topic(topic)
     for _, shard in inspected.broker.groups.runtime.active_shards():
@@ -192,6 +206,24 @@ def _commits(inspected: Inspected, found: Found) -> Iterator[tuple[TopicPartitio
                 yield TopicPartition(topic, partition), commit.offset, commit.metadata
 
 
+def _visible_commits(
+    inspected: Inspected, found: Found, viewer: Viewer
+) -> Sliced[tuple[dict[TopicPartition, tuple[int, str]], int]]:
+    """Offset and metadata by partition, and the number of those that are left out."""
+    commits: dict[TopicPartition, tuple[int, str]] = {}
+    more = 0
+    for chunk in chunks_of(_commits(inspected, found)):
+        for each, offset, metadata in chunk:
+            if not viewer.sees_topic(each.topic):
+                continue
+            if len(commits) < PARTITIONS_MAX:
+                commits[each] = offset, metadata
+            else:
+                more += 1
+        yield
+    return commits, more
+
+
 def _row(inspected: Inspected, found: Found, lag: Lag) -> Row:
     group = found.group
     return {
@@ -226,7 +258,7 @@ def _assignor(found: Found) -> str:
 def _members(inspected: Inspected, group: Group) -> Iterator[Row]:
     metadata = inspected.broker.metadata
     if isinstance(group, ClassicGroup):
-        for member in group.members.values():
+        for member in list(group.members.values()):
             yield {
                 "member_id": member.member_id,
                 "instance_id": member.group_instance_id,
@@ -235,7 +267,7 @@ def _members(inspected: Inspected, group: Group) -> Iterator[Row]:
                 "partitions": _assigned(group, member.assignment),
             }
         return
-    for each in group.members.values():
+    for each in list(group.members.values()):
         partitions = []
         for topic_id, numbers in each.assigned.items():
             topic = metadata.topic_by_id(topic_id)
@@ -251,7 +283,8 @@ def _members(inspected: Inspected, group: Group) -> Iterator[Row]:
 
 
 def _assigned(group: ClassicGroup, assignment: bytes) -> list[tuple[str, int]]:
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or not assignment:
+    is_known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and bool(assignment)
+    if not is_known or len(assignment) > ASSIGNMENT_BYTES_MAX:
         return []
     try:
         decoded = decode_assignment(assignment)
@@ -285,13 +318,15 @@ def _offset_row(
     }
 
 
-def _reads(inspected: Inspected, found: Found, topic: str) -> bool:
+def _reads(inspected: Inspected, found: Found, topic: str) -> Sliced[bool]:
     """Whether the group has offsets in the topic, or a member that it is assigned to."""
     if topic in found.shard.offsets.topics(found.group.group_id):
         return True
-    return any(
-        topic == name for member in _members(inspected, found.group) for name, _ in member["partitions"]
-    )
+    for member in _members(inspected, found.group):
+        if any(topic == name for name, _ in member["partitions"]):
+            return True
+        yield
+    return False
 
 
 def _keys(inspected: Inspected, found: list[Found], sort: str) -> Sliced[Callable[[Found], Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import Any, Final
 
 from barnabas.coordinator.transaction.state.states import AT_REST
@@ -13,6 +14,8 @@ from barnabas.security.acl.vocabulary import ResourceType
 TRANSACTIONS_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 1_000
 """Partitions that are named of one transaction."""
+ALL_PARTITIONS_MAX: Final = 50_000
+"""And of all."""
 Row = dict[str, Any]
 
 
@@ -21,6 +24,7 @@ def transactions(inspected: Inspected, question: Question) -> Sliced[Row]:
     viewer = inspected.viewer(question)
     open_rows: list[Row] = []
     other_rows: list[Row] = []
+    left = ALL_PARTITIONS_MAX
     for _, shard in inspected.broker.transactions.runtime.active_shards():
         for each in list(shard.transactions.values()):
             yield
@@ -29,7 +33,8 @@ def transactions(inspected: Inspected, question: Question) -> Sliced[Row]:
                 ResourceType.TRANSACTIONAL_ID, each.transactional_id
             ):
                 continue
-            partitions = sorted(each.partitions)[:PARTITIONS_MAX]
+            partitions = heapq.nsmallest(min(PARTITIONS_MAX, left), each.partitions)
+            left -= len(partitions)
             rows.append(
                 {
                     "transactional_id": each.transactional_id,

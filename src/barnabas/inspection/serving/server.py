@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from barnabas.cluster.shared import unix_socket
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidRequest, KafkaError, UnknownServerError
+from barnabas.core.reporting.error_isolation import complain
 from barnabas.core.steps import Sliced, advance_until
 from barnabas.inspection.inspected import Inspected
 from barnabas.inspection.serving.questions import QUESTIONS
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 CONNECTIONS_MAX: Final = 64
 SLICE_MS: Final = 0.25
 PAUSE_S: Final = 0.002
+WRITTEN_BYTES: Final = 256 * 1024
+"""Of an answer at a time."""
 VIEWER_MS_MAX: Final = 60_000.0
 """A viewer that asked this short a time ago is still there."""
 
@@ -91,8 +94,8 @@ class InspectionServer:
                     await self._answer_next(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        except Exception:
-            logger.exception("a connection of the inspection socket failed")
+        except Exception as error:  # noqa: BLE001 - one connection ends
+            complain("a connection of the inspection socket", "", error)
         finally:
             self._connections.discard(writer)
             writer.close()
@@ -117,10 +120,11 @@ class InspectionServer:
             self._viewer_arrived()
         async with self._turn:
             answer = await self._answer(payload)
-        writer.write(answer)
-        await writer.drain()
+        for at in range(0, len(answer), WRITTEN_BYTES):  # the transport copies what the socket does not take
+            writer.write(answer[at : at + WRITTEN_BYTES])
+            await writer.drain()
 
-    async def _answer(self, payload: bytes) -> bytes:
+    async def _answer(self, payload: bytes) -> bytes | bytearray:
         try:
             question = decode_question(payload)
             find = QUESTIONS.get(str(question.get("ask")))
@@ -130,8 +134,8 @@ class InspectionServer:
             return await self._paced(encode_answer(answer))
         except KafkaError as error:
             return encode_error(error)
-        except Exception:
-            logger.exception("a question of the inspection socket failed")
+        except Exception as error:  # noqa: BLE001 - one question has no answer
+            complain("a question of the inspection socket", "", error)
             return encode_error(UnknownServerError("an unexpected error occurred; see the broker's log"))
 
     async def _paced(self, work: Sliced[T]) -> T:

@@ -86,6 +86,8 @@ DEADLINES: Final = Deadlines()
 
 
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
+SENT_BYTES: Final = 256 * 1024
+"""Of a response at a time. The transport copies what the socket does not take yet."""
 SMALL_BODY_BYTES: Final = 64 * 1024
 """Of each body. It is received also while large ones take all memory for bodies."""
 
@@ -440,8 +442,10 @@ class _Connection:
         return found
 
     async def send(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
+        view = memoryview(data)
+        for at in range(0, len(data), SENT_BYTES):
+            self._writer.write(view[at : at + SENT_BYTES])
+            await self._writer.drain()
 
     async def take_the_rest(self) -> None:
         """Read the rest of a refused request: closing while bytes arrive would reset the response."""

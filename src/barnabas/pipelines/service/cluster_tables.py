@@ -7,7 +7,7 @@ from typing import Final
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import Steps, raise_for
 from barnabas.config.definitions.topics import TABLE
-from barnabas.core.errors import UnknownTopicOrPartition
+from barnabas.core.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from barnabas.pipelines.service.topic_tables import TopicTable
 from barnabas.protocol.config_numbers import ResourceType
 from barnabas.protocol.messages.describe_configs import (
@@ -48,6 +48,10 @@ class ClusterTables:
             for row in answer.results:
                 if row.error_code == UnknownTopicOrPartition.code:
                     continue  # deleted meanwhile
+                if row.error_code == TopicAuthorizationFailed.code:
+                    name = row.resource_name
+                    found[name] = TopicTable(topics[name], None, is_known=False)
+                    continue
                 raise_for(row.error_code, row.error_message, f"topic {row.resource_name}")
                 settings = {each.name: each.value for each in row.configs}
                 found[row.resource_name] = TopicTable(topics[row.resource_name], settings.get(TABLE))

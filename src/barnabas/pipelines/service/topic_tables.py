@@ -10,8 +10,10 @@ The service looks at the settings of all topics every few seconds and compares t
 A broker that has just started may know no topics for a moment. So a topic that is missing keeps its pipeline
 for `MISSING_MS`.
 
-Whoever may set a setting of a topic chooses a place that this service then writes. On a cluster without
-security that is nobody new. On a secured one, tables are only in the places that `--tables` names.
+Whoever may set a setting of a topic chooses a place that this service then writes, and a schema registry that
+it asks. On a cluster without security that is nobody new. On a secured one, both are only in the places that
+`--tables` names. Pipelines run without end, and each has a driver of its own when a shared one has died, so
+their number is bounded.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from barnabas.config.definitions.topics import TABLE
 from barnabas.core.clock import Clock
 from barnabas.core.ids import Uuid
 from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.pipelines.service.errors import AWAY, ServiceError
 from barnabas.pipelines.service.store import Stored, Target
 from barnabas.pipelines.spec.problems import InvalidSpec
@@ -36,6 +39,10 @@ logger = logging.getLogger(__name__)
 
 PERIOD_S: Final = 3.0
 MISSING_MS: Final = 60_000
+TABLES_MAX: Final = 200
+"""Pipelines that topics may have."""
+REASON_CHARACTERS_MAX: Final = 500
+SCHEMA_REGISTRY: Final = "schema_registry"
 TOPIC_ID: Final = "barnabas.topic.id"
 """Key in the configuration of a kept pipeline, beside `barnabas.table`."""
 
@@ -44,6 +51,8 @@ class TopicTable(NamedTuple):
     topic_id: Uuid
     setting: str | None
     """None for a topic that is not a table."""
+    is_known: bool = True
+    """False where the service may not read the settings: it keeps what is there."""
 
 
 class Topics(Protocol):
@@ -95,6 +104,7 @@ class TopicTables:
         self._client_settings = client_settings
         """Settings of the service's own clients, with secrets as references."""
         self._missing_since: dict[str, int] = {}
+        self._limited_log = RateLimitedLogger(logger, clock)
         self._complaints: dict[str, str] = {}
         self._ending: set[str] = set()
         """Pipelines that stop before they are deleted."""
@@ -114,6 +124,7 @@ class TopicTables:
         except AWAY as error:
             logger.debug("the settings of topics cannot be read now: %s", error)
             return
+        self._complaints = {topic: told for topic, told in self._complaints.items() if topic in topics}
         for topic, table in topics.items():
             with sweeping("keeping the table of a topic", topic):
                 if table.setting is not None:
@@ -124,9 +135,13 @@ class TopicTables:
 
     async def _make(self, topic: str, table: TopicTable) -> None:
         name = pipeline_of(topic)
-        known = self._pipelines.stored(name) if name in self._pipelines.names() else None
-        if known is not None and TABLE not in known.config:
+        names = self._pipelines.names()
+        known = self._pipelines.stored(name) if name in names else None
+        if known is not None and not _is_kept(known):
             self._complain(topic, f"there is another pipeline {name}")
+            return
+        if known is None and sum(_is_kept(self._pipelines.stored(each)) for each in names) >= TABLES_MAX:
+            self._complain(topic, f"this service keeps {TABLES_MAX} tables of topics already")
             return
         try:
             wanted = self._config(topic, table)
@@ -143,7 +158,9 @@ class TopicTables:
             self._complain(topic, str(error))
         else:
             self._complaints.pop(topic, None)
-            logger.info("pipeline %s keeps topic %s as a table: %s", name, topic, table.setting)
+            self._limited_log.info(
+                "kept", "pipeline %s keeps topic %s as a table: %s", name, topic, _cut(table.setting or "")
+            )
 
     def _config(self, topic: str, table: TopicTable) -> dict[str, str]:
         assert table.setting is not None
@@ -151,6 +168,9 @@ class TopicTables:
         if not self._allowed(place):
             raise ServiceError(403, f"{place} is not in a place that 'pipeline serve --tables' names")
         document: dict[str, Any] = document_of(topic, table.setting)
+        registry = document["source"].get(SCHEMA_REGISTRY)
+        if registry is not None and not self._allowed(registry):
+            raise ServiceError(403, f"{registry} is not a place that 'pipeline serve --tables' names")
         if self._client_settings:
             document["source"]["kafka"] = dict(self._client_settings)
         return {
@@ -162,12 +182,12 @@ class TopicTables:
         }
 
     async def _remove_if_unwanted(self, name: str, topics: Mapping[str, TopicTable]) -> None:
-        if TABLE not in self._pipelines.stored(name).config:
+        if not _is_kept(self._pipelines.stored(name)):
             return
         topic = name.removeprefix(pipeline_of(""))
         if topic in topics:
             self._missing_since.pop(topic, None)
-            if topics[topic].setting is not None:
+            if topics[topic].setting is not None or not topics[topic].is_known:
                 return
             reason = "has no table any more"
         else:
@@ -187,6 +207,16 @@ class TopicTables:
         await self._pipelines.delete(name)
 
     def _complain(self, topic: str, reason: str) -> None:
+        reason = _cut(reason)
         if self._complaints.get(topic) != reason:
             self._complaints[topic] = reason
-            logger.warning("topic %s gets no table (%s): %s", topic, TABLE, reason)
+            self._limited_log.warn("no table", "topic %s gets no table (%s): %s", topic, TABLE, reason)
+
+
+def _is_kept(known: Stored) -> bool:
+    """Whether the service has made the pipeline for a topic."""
+    return known.config.keys() >= {TABLE, TOPIC_ID}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= REASON_CHARACTERS_MAX else text[:REASON_CHARACTERS_MAX] + " …"

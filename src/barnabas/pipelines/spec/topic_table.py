@@ -3,6 +3,9 @@
 The setting names format and place, and after `?` options of the pipeline:
 `delta:/lake/orders?schema=id BIGINT, name STRING&mode=upsert&key=id`. They are options of the spec's source
 and sink, under the same names. Escapes of URLs (`%26` for `&`) hold in them.
+
+References to files and variables are refused. A user who may set a setting of a topic would read with them
+whatever the service may read.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from urllib.parse import unquote
 
 from barnabas.config.definitions.topics import TABLE
 from barnabas.pipelines.spec.problems import InvalidSpec, Problem, meant
+from barnabas.security.identity.secret_references import has_reference
 
 PREFIX: Final = "table-"
 OF_SOURCE: Final = frozenset(
@@ -42,9 +46,13 @@ def place_of(setting: str) -> tuple[str, str]:
 
 
 def document_of(topic: str, setting: str) -> dict[str, Any]:
-    """Document of the pipeline; raises InvalidSpec for an option that there is not."""
+    """Document of the pipeline; raises InvalidSpec for an option that there is not, and for a reference."""
     kind, place = place_of(setting)
     given = _options(setting.partition("?")[2])
+    if any(map(has_reference, (place, *given.values()))):
+        raise _invalid(
+            "the setting of a topic holds no references such as ${env:NAME}; write the text itself"
+        )
     source = {name: text for name, text in given.items() if name in OF_SOURCE}
     # `format` is that of the records: the table's is before the place.
     sink = {name: text for name, text in given.items() if name in OF_SINK}

@@ -52,6 +52,7 @@ def kept_token(port: int, environment: Mapping[str, str] = os.environ) -> Iterat
         opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(opened, "w", encoding="utf-8") as written:
             written.write(f"{NAME}={token}\n")
+        own = new.stat()
         new.replace(file)
     except OSError as error:
         raise InvalidConfig(
@@ -62,7 +63,9 @@ def kept_token(port: int, environment: Mapping[str, str] = os.environ) -> Iterat
         yield LocalToken(token, file)
     finally:
         with contextlib.suppress(OSError):
-            file.unlink()
+            # A service that ends has closed its port, and the next one may have it: that file stays.
+            if os.path.samestat(file.lstat(), own):
+                file.unlink()
 
 
 def token_for(url: str, environment: Mapping[str, str] = os.environ) -> str | None:

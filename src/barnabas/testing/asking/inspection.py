@@ -29,6 +29,7 @@ from barnabas.protocol.messages.metadata import (
 
 CLIENT_ID: Final = "barnabas-test-kit"
 NO_LEADER: Final = -1
+DEAD: Final = "Dead"
 _PLAIN: Final = "PLAINTEXT"
 _LOOKS_EVERY_S: Final = 0.02
 Look = Callable[[TopicPartition], Awaitable[Partition]]
@@ -118,7 +119,8 @@ def _is_led(topics: Sequence[MetadataResponseTopic]) -> bool:
 async def await_group(
     cluster: ClusterClient, group: str, *, state: str | None, members: int | None, timeout_s: float
 ) -> GroupDescription:
-    """Wait until a group has this state and number of members, or raise TimeoutError."""
+    """Wait until a group has this state and number of members, or raise TimeoutError. One that does not exist
+    is dead."""
     seen: GroupDescription | None = None
     try:
         async with asyncio.timeout(timeout_s):
@@ -127,6 +129,8 @@ async def await_group(
                     seen = await Groups(cluster).describe(group)
                 except GroupIdNotFound:
                     seen = None
+                    if state == DEAD and not members:
+                        return GroupDescription(group, DEAD, "", "", NO_LEADER, ())
                 if seen is not None and _is_as_wanted(seen, state, members):
                     return seen
                 await asyncio.sleep(_LOOKS_EVERY_S)

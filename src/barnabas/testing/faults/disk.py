@@ -22,14 +22,16 @@ _STALL_S_MAX: Final = 60.0
 
 
 class Disk(RealFiles):
-    """Files of a test's broker. Faults apply to writes and syncs of paths that contain `under`."""
+    """Files of a test's broker. A fault applies to writes and syncs of paths that contain its `under`; there
+    may be several."""
 
     def __init__(self, *, is_lasting: bool = True) -> None:
         self._is_lasting = is_lasting
         self._flowing = threading.Event()
         self._flowing.set()
-        self._errno = 0
-        self._under = ""
+        self._errors: dict[str, int] = {}
+        self._stalled: tuple[str, ...] = ()
+        """Parts of paths, as the test gave them; the empty one is in every path."""
         self._is_dead = False
         self.refused = 0
         """Writes and syncs that failed."""
@@ -39,15 +41,16 @@ class Disk(RealFiles):
         number = getattr(errno, name, None)
         if not isinstance(number, int):
             raise ValueError(f"there is no error {name!r}: write it like ENOSPC or EIO")
-        self._under, self._errno = under, number
+        self._errors = {**self._errors, under: number}
 
     def stall(self, *, under: str = "") -> None:
         """Let writes wait until `heal`, for a minute at most."""
-        self._under = under
+        self._stalled = (*self._stalled, under)
         self._flowing.clear()
 
     def heal(self) -> None:
-        self._errno = 0
+        """End all faults."""
+        self._errors, self._stalled = {}, ()
         self._flowing.set()
 
     def die(self) -> None:
@@ -58,14 +61,13 @@ class Disk(RealFiles):
     def check(self, path: str) -> None:
         """Wait or raise OSError, as the fault says."""
         self._check_life(path)
-        if self._under not in path:
-            return
-        if not self._flowing.is_set():
+        if any(under in path for under in self._stalled):
             self._flowing.wait(_STALL_S_MAX)
             self._check_life(path)
-        if self._errno:
+        number = next((number for under, number in self._errors.items() if under in path), 0)
+        if number:
             self.refused += 1
-            raise OSError(self._errno, os.strerror(self._errno), path)
+            raise OSError(number, os.strerror(number), path)
 
     def _check_life(self, path: str) -> None:
         if self._is_dead:

@@ -4,8 +4,8 @@ A broker outside of tests has no such layer, so rules cost it nothing. A request
 unchanged. For one that is hit, the dispatcher gets an exchange of its own, whose connection is a
 `_HitConnection`. The layer changes or drops the response, and the real connection does everything else.
 
-**Errors for single partitions.** The selected partitions are taken out of the request, the broker handles the
-others, and the error responses are merged into its response.
+**Errors for single partitions.** The selected partitions are taken out of the request, and the broker handles
+the others. The error responses are merged into its response.
 
 **Half a response.** The size in front of a response says more bytes than follow. The connection closes behind
 them.
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 
 from barnabas.cluster.metadata.cache import MetadataCache
 from barnabas.core.errors import FetchSessionIdNotFound, KafkaError
-from barnabas.core.ids import NO_OFFSET, Uuid
+from barnabas.core.ids import Uuid
 from barnabas.core.regions import FileRegion
 from barnabas.core.steps import run_to_end
 from barnabas.handlers import APIS
@@ -34,14 +34,6 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.fetch import FetchRequest
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-from barnabas.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema.headers import (
     encode_request,
@@ -50,10 +42,10 @@ from barnabas.protocol.schema.headers import (
     read_response_header,
 )
 from barnabas.protocol.schema.message import Message
-from barnabas.requests.default_error_response import refusal
 from barnabas.security.identity.principal import KafkaPrincipal
 from barnabas.testing.asking.inspection import CLIENT_ID
 from barnabas.testing.faults.actions import Actions, applies
+from barnabas.testing.faults.refusing import is_of_whole, refused, refused_elements
 from barnabas.testing.faults.request_log import RequestLog
 from barnabas.testing.faults.rules import FaultRule, Faults
 from barnabas.testing.faults.selection import merge, places_in, replace
@@ -68,7 +60,7 @@ class _Asked(NamedTuple):
     version: int
     correlation_id: int
     client_id: str | None
-    message: Message
+    message: Any
 
     def frame(self) -> memoryview:
         parts = encode_request(self.api_key, self.version, self.correlation_id, self.client_id, self.message)
@@ -76,14 +68,8 @@ class _Asked(NamedTuple):
 
     def refused(self, error: KafkaError, *, is_of_elements: bool = False) -> Message:
         """Response that refuses everything that the request names; with `is_of_elements`, each partition."""
-        if isinstance(self.message, OffsetFetchRequest) and self.message.groups and is_of_elements:
-            return _refused_offsets(self.message, error)
-        api = APIS.get(self.api_key, self.version)
-        make: Callable[..., Any] = refusal if api is None or api.refused is None else api.refused
-        if isinstance(self.message, HeartbeatRequest):
-            make = refusal  # the broker itself answers NONE while it loads a group
-        answer = make(self.message, error, self.version)
-        return answer if isinstance(answer, Message) else run_to_end(answer)
+        make = refused_elements if is_of_elements else refused
+        return make(self.message, error, self.version)
 
     def encoded(self, answer: Message) -> list[Part]:
         parts: list[Part] = run_to_end(
@@ -96,25 +82,6 @@ class _Asked(NamedTuple):
         _, position = read_response_header(frame, self.api_key, self.version)
         message, _ = response_class(self.api_key).decoder(self.version)(frame, position)
         return message
-
-
-def _refused_offsets(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
-    """An error for each partition: by default an OffsetFetch of groups has one for each group."""
-    answer = OffsetFetchResponse()
-    for group in request.groups:
-        topics = []
-        for topic in group.topics or ():
-            partitions = [
-                OffsetFetchResponsePartitions(
-                    partition_index=each, committed_offset=NO_OFFSET, metadata="", error_code=error.code
-                )
-                for each in topic.partition_indexes
-            ]
-            topics.append(
-                OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
-            )
-        answer.groups.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
-    return answer
 
 
 class FaultLayer:
@@ -150,6 +117,7 @@ class FaultLayer:
 
     def _apply(self, rules: Sequence[FaultRule], exchange: Exchange, asked: _Asked) -> bool:
         """Whether the request is answered by a rule, or by the dispatcher on the terms of a rule."""
+        whole = asked
         for rule in rules:
             try:
                 if not _concerns(rule, asked):
@@ -161,7 +129,7 @@ class FaultLayer:
                 if rule.selection.split(asked.message, self._name_of)[0] is not None:
                     rule.take()
                 continue
-            if isinstance(asked.message, FetchRequest) and rule.selection.is_of_elements:
+            if _needs_whole_fetch(rule, asked):
                 if asked.message.session_epoch > 0:
                     exchange.respond(asked.encoded(asked.refused(FetchSessionIdNotFound("a test's fault"))))
                     return True
@@ -170,7 +138,11 @@ class FaultLayer:
             if selected is not None and rule.take():
                 self._hit(rule, exchange, asked, selected, others)
                 return True
-        return False
+        if asked is whole:
+            return False
+        connection = _HitConnection(exchange, lambda inner: _pass_on(inner, exchange))
+        self._dispatch(Exchange(connection, exchange.received_ms), asked.frame())
+        return True
 
     def _name_of(self, topic_id: Uuid) -> str | None:
         found = self._metadata.topic_by_id(topic_id)
@@ -212,7 +184,7 @@ class FaultLayer:
     ) -> None:
         if exchange.connection.closed:
             return
-        effect, refused = rule.effect, None
+        effect, error_answer = rule.effect, None
         if effect.answer is not None:
             try:
                 made = effect.answer(asked.message)
@@ -226,17 +198,20 @@ class FaultLayer:
                 _end_for_bug(rule, exchange, error)
                 return
         if effect.error is not None:
-            refused = asked._replace(message=selected).refused(
+            error_answer = asked._replace(message=selected).refused(
                 effect.error(f"injected by {rule}"), is_of_elements=rule.selection.is_of_elements
             )
+            if is_of_whole(error_answer):
+                others = None
             if others is None and not effect.is_applied:
-                self._respond(rule, exchange, asked, refused)
+                self._respond(rule, exchange, asked, error_answer)
                 return
             if others is not None and not effect.is_applied:
-                asked = asked._replace(message=others)
+                asked = asked._replace(message=_unwaiting(others))
         is_whole = others is None
         connection = _HitConnection(
-            exchange, lambda inner: self._answered(rule, exchange, asked, refused, inner, is_whole=is_whole)
+            exchange,
+            lambda inner: self._answered(rule, exchange, asked, error_answer, inner, is_whole=is_whole),
         )
         self._dispatch(Exchange(connection, exchange.received_ms), asked.frame())
 
@@ -245,7 +220,7 @@ class FaultLayer:
         rule: FaultRule,
         exchange: Exchange,
         asked: _Asked,
-        refused: Message | None,
+        error_answer: Message | None,
         inner: Exchange,
         *,
         is_whole: bool,
@@ -259,17 +234,17 @@ class FaultLayer:
             exchange.respond_nothing()
         elif rule.effect.drop == "during":
             exchange.respond_and_close([_Half(_joined(parts))], f"{rule}")
-        elif refused is None and not rule.effect.throttle_ms and rule.effect.change is None:
+        elif error_answer is None and not rule.effect.throttle_ms and rule.effect.change is None:
             exchange.respond(parts)
-        elif refused is not None and is_whole:
-            self._respond(rule, exchange, asked, refused)
+        elif error_answer is not None and is_whole:
+            self._respond(rule, exchange, asked, error_answer)
         else:
             answer = asked.decoded(parts)
             try:
                 if rule.effect.change is not None:
                     rule.effect.change(asked.message, answer)
-                if refused is not None:
-                    answer = (replace if rule.effect.is_applied else merge)(answer, refused)
+                if error_answer is not None:
+                    answer = (replace if rule.effect.is_applied else merge)(answer, error_answer)
                 self._respond(rule, exchange, asked, answer)
             except Exception as error:
                 if rule.effect.change is None:
@@ -296,6 +271,17 @@ def _concerns(rule: FaultRule, asked: _Asked) -> bool:
         and applies(rule.effect.action, asked.message)
         and (rule.when is None or rule.when(asked.message))
     )
+
+
+def _pass_on(inner: Exchange, exchange: Exchange) -> None:
+    assert inner.parts is not None
+    exchange.total_time = inner.total_time
+    exchange.respond(inner.parts)
+
+
+def _needs_whole_fetch(rule: FaultRule, asked: _Asked) -> bool:
+    """Whether a rule looks for topics of a Fetch, which an incremental one does not name."""
+    return isinstance(asked.message, FetchRequest) and rule.selection.is_of_elements and not rule.is_spent
 
 
 class _Half(bytes):
@@ -406,6 +392,15 @@ def _decoded_request(frame: memoryview) -> _Asked | None:
 def _without_session(request: FetchRequest) -> FetchRequest:
     changed = copy(request)
     changed.session_id, changed.session_epoch, changed.forgotten_topics_data = 0, -1, []
+    return changed
+
+
+def _unwaiting(request: Message) -> Message:
+    """A Fetch whose other partitions have an error does not wait for records, as in Kafka."""
+    if not isinstance(request, FetchRequest):
+        return request
+    changed = copy(request)
+    changed.max_wait_ms = 0
     return changed
 
 

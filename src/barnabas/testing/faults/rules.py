@@ -21,6 +21,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal, TypeGuard
@@ -129,6 +130,8 @@ class FaultRule:
         self._after = after
         self._probability = probability
         self._random = Random(seed)  # noqa: S311 - the same faults for the same seed
+        self._on_hit: set[Callable[[], object]] = set()
+        """What coroutines that wait for hits have asked for."""
 
     def covers(self, api_key: int, version: int, client_id: str | None) -> bool:
         """Whether the header of a request matches; its elements are looked at afterwards."""
@@ -138,26 +141,60 @@ class FaultRule:
             and (self.client_id is None or self.client_id == client_id)
         )
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the rule has hit as many requests as it may."""
+        return self._times is not None and self.hits >= self._times
+
     def take(self) -> bool:
         """Count a request that matches, and tell whether it is hit."""
         with self._owner.changed:
             self.matches += 1
-            spent = self._times is not None and self.hits >= self._times
-            if self.matches <= self._after or spent or self._random.random() >= self._probability:
+            is_early = self.matches <= self._after
+            if is_early or self.is_spent or self._random.random() >= self._probability:
                 return False
             self.hits += 1
             self._owner.changed.notify_all()
+            for each in self._on_hit:
+                each()
             return True
 
     def wait_for_hits(self, count: int = 1, timeout_s: float = HIT_TIMEOUT_S) -> None:
         """Block until the rule has hit `count` requests, or raise TimeoutError."""
+        self._check_count(count)
         with self._owner.changed:
             if not self._owner.changed.wait_for(lambda: self.hits >= count, timeout_s):
-                raise TimeoutError(f"{self} hit {self.hits} requests in {timeout_s:g} s, not {count}")
+                raise self._late(count, timeout_s)
 
     async def hit(self, count: int = 1, timeout_s: float = HIT_TIMEOUT_S) -> None:
-        """`wait_for_hits` for a test on an event loop."""
-        await asyncio.to_thread(self.wait_for_hits, count, timeout_s)
+        """`wait_for_hits` for a test on an event loop. A wait that is cancelled leaves no thread behind."""
+        self._check_count(count)
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def notice() -> None:
+            with suppress(RuntimeError):  # the loop of the test has ended
+                loop.call_soon_threadsafe(changed.set)
+
+        with self._owner.changed:
+            self._on_hit.add(notice)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.hits < count:
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            raise self._late(count, timeout_s) from None
+        finally:
+            with self._owner.changed:
+                self._on_hit.discard(notice)
+
+    def _check_count(self, count: int) -> None:
+        """Raise ValueError for a wait that cannot end."""
+        if self._times is not None and count > self._times:
+            raise ValueError(f"{self} hits {self._times} requests at most; do not wait for {count}")
+
+    def _late(self, count: int, timeout_s: float) -> TimeoutError:
+        return TimeoutError(f"{self} hit {self.hits} requests in {timeout_s:g} s, not {count}")
 
     def remove(self) -> None:
         self._owner.remove(self)

@@ -30,6 +30,8 @@ _TRANSACTION_KEY: Final = 1
 """Types of keys of FindCoordinator."""
 _GROUP_NAMES: Final = ("group_id", "group")
 _GROUP_ARRAYS: Final = ("groups", "groups_names", "group_ids")
+_TRANSACTION_ARRAYS: Final = ("transactional_ids", "transactions")
+"""In DescribeTransactions, and in AddPartitionsToTxn of brokers."""
 _GROUPS: Final = "groups"
 _COORDINATOR_KEYS: Final = "coordinator_keys"
 _RESOURCES: Final = "resources"
@@ -98,9 +100,10 @@ class Selection(NamedTuple):
             return _RESOURCES, lambda each: _resource_name(each) == self.resource
         wanted = {each for each in (self.group, self.transactional_id) if each is not None}
         arrays = [*_GROUP_ARRAYS] if self.group is not None else []
+        arrays += _TRANSACTION_ARRAYS if self.transactional_id is not None else []
         for array in (*arrays, _COORDINATOR_KEYS) if wanted else ():
             if getattr(request, array, None):
-                return array, lambda each: (each if isinstance(each, str) else each.group_id) in wanted
+                return array, lambda each: _subject_of(each) in wanted
         return None, lambda _: True
 
     def _split_topic(self, topic: Any, name_of: NameOf) -> tuple[Any, Any]:
@@ -174,10 +177,8 @@ def groups_of(request: Message) -> set[str]:
 def transactional_ids_of(request: Message) -> set[str]:
     """Transactional ids that a request names, at its top or in an array."""
     found = {getattr(request, name, None) for name in TRANSACTIONAL_IDS}
-    for each in getattr(request, "transactions", None) or ():
-        found.add(getattr(each, "transactional_id", None))
-    for each in getattr(request, "transactional_ids", None) or ():  # of DescribeTransactions
-        found.add(each)
+    for array in _TRANSACTION_ARRAYS:
+        found |= {_subject_of(each) for each in getattr(request, array, None) or ()}
     return {each for each in found if each} | _coordinator_keys(request, _TRANSACTION_KEY)
 
 
@@ -187,6 +188,13 @@ def _coordinator_keys(request: Message, key_type: int) -> set[str]:
     if not isinstance(key, str) or getattr(request, "key_type", None) != key_type:
         return set()
     return {each for each in (key, *(getattr(request, "coordinator_keys", None) or ())) if each}
+
+
+def _subject_of(element: Any) -> str | None:
+    """The group or the transactional id of an element of an array."""
+    if isinstance(element, str):
+        return element
+    return getattr(element, "group_id", None) or getattr(element, "transactional_id", None)
 
 
 def _resources_of(request: Message) -> list[Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import inspect
+import itertools
 import json
 import math
 import threading
@@ -24,6 +25,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.core.errors import KafkaError
 from barnabas.network.http.messages import HttpResponse, RequestRefused, refusal
 from barnabas.network.http.server import HttpRequest
@@ -46,8 +48,17 @@ FAULT_ARGUMENTS: Final = tuple(
 )
 _STATUSES: Final = (
     (TimeoutError, HTTPStatus.REQUEST_TIMEOUT),
-    (RuntimeError, HTTPStatus.CONFLICT),
-    ((KafkaError, TypeError, ValueError, OSError), HTTPStatus.BAD_REQUEST),
+    ((RuntimeError, ClusterUnreachable), HTTPStatus.CONFLICT),
+    ((KafkaError, TypeError, ValueError, OverflowError, OSError), HTTPStatus.BAD_REQUEST),
+)
+_REFUSALS: Final = (
+    KafkaError,
+    ClusterUnreachable,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    OverflowError,
 )
 
 
@@ -72,7 +83,8 @@ class ControlEndpoint:
             tested.brokers if isinstance(tested, RunningCluster) else (tested,)
         )
         self._rules: dict[int, _AddedRule] = {}
-        """Rules by the number under which clients know them."""
+        """Rules by the number under which clients know them. No number is given twice."""
+        self._numbers = itertools.count(1)
         self._snapshots: list[Path] = []
         self._slots = asyncio.Semaphore(CALLS_MAX)
         self._one_at_a_time = asyncio.Lock()
@@ -83,7 +95,7 @@ class ControlEndpoint:
             found = await route.answer(self, asked)
         except RequestRefused as error:
             return refusal(error)
-        except (KafkaError, OSError, RuntimeError, TypeError, ValueError) as error:
+        except _REFUSALS as error:
             status = next(status for kinds, status in _STATUSES if isinstance(error, kinds))
             return refusal(RequestRefused(status, str(error) or type(error).__name__))
         if found is None:
@@ -193,7 +205,7 @@ class ControlEndpoint:
         broker_id = arguments.pop("broker", None)
         faults = self._tested.faults if broker_id is None else self._broker(broker_id).faults
         added = _AddedRule(faults.add(**arguments), faults, broker_id)
-        number = max(self._rules, default=0) + 1
+        number = next(self._numbers)
         self._rules[number] = added
         return added.shown(number)
 

@@ -1,8 +1,8 @@
 """One broker on a thread of the test process: start, stop, pause, and an end without a farewell.
 
 A thread cannot be killed as a process can. So a kill takes everything away from the broker that lies outside
-of it, at one moment: its connections end and its files change no more. What the broker still does on its
-thread reaches nobody. Then its parts are released, and the thread ends.
+of it, at one moment: its connections end and its files change no more. Nothing that the broker still does on
+its thread reaches a client or a disk. Then its parts are released, and the thread ends.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from barnabas.config.broker_config import BrokerConfig
@@ -51,6 +52,8 @@ class BrokerThread(threading.Thread):
         self._broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
+        self._must_end = False
+        """Whether it was told to end, also before its loop runs."""
         self._moves = threading.Event()
         self._moves.set()
         self._was_killed = False
@@ -99,9 +102,11 @@ class BrokerThread(threading.Thread):
         self.mute()
         self.kit.disk.die()
         self.wires.die()
-        then()
-        self.resume()
-        self._tell_to_end()
+        try:
+            then()
+        finally:
+            self.resume()
+            self._tell_to_end()
 
     def pause(self) -> None:
         """Stand still, as after SIGSTOP: connections stay open, and nothing is answered."""
@@ -124,20 +129,29 @@ class BrokerThread(threading.Thread):
             loop.is_held = False
 
     def _tell_to_end(self) -> None:
-        if self.is_alive() and self._stopped is not None:
-            self.loop.call_soon_threadsafe(self._stopped.set)
+        self._must_end = True
+        if self._stopped is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self.loop.call_soon_threadsafe(self._stopped.set)
 
     def run(self) -> None:
         broker_log.begin(self.kit.log)
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
                 runner.run(self._serve())
+        except BaseException as error:
+            if self._ready.is_set():
+                raise
+            self._failure = error  # before there was a broker; raised in the test
+            self._ready.set()
         finally:
             broker_log.end()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
+        if self._must_end:
+            self._stopped.set()
         broker = self._broker = self.kit.make_broker(
             self._config,
             self._metrics_address,

@@ -115,6 +115,11 @@ class StoreThread(threading.Thread):
         try:
             with asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock)) as runner:
                 runner.run(self._serve())
+        except BaseException as error:
+            if self._ready.is_set():
+                raise
+            self._failure = error  # there was no loop; raised in the test
+            self._ready.set()
         finally:
             broker_log.end()
 

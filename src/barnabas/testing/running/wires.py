@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 import socket
+import threading
 import weakref
 from contextlib import suppress
 from typing import Any
@@ -24,6 +25,7 @@ class Wires:
 
     def __init__(self, *, busy_poll_ms: float = SYSTEM_SOCKETS.busy_poll_ms) -> None:
         self.sockets: Sockets = SYSTEM_SOCKETS._replace(open=self._open, busy_poll_ms=busy_poll_ms)
+        self._lock = threading.Lock()
         self._served: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         """Sockets that listen, and connections of clients and other brokers."""
         self._opened: dict[asyncio.Transport, tuple[asyncio.AbstractEventLoop, int]] = {}
@@ -34,11 +36,13 @@ class Wires:
     def _open(self, family: socket.AddressFamily, kind: socket.SocketKind) -> socket.socket:
         opened = _ListeningSocket(family, kind)
         opened.wires = self
-        self._served.add(opened)
+        with self._lock:
+            self._served.add(opened)
         return opened
 
     def accepted(self, sock: socket.socket) -> None:
-        self._served.add(sock)
+        with self._lock:
+            self._served.add(sock)
         if self.is_dead:  # a client that connected again before the listening socket ended
             _end(sock)
 
@@ -62,9 +66,10 @@ class Wires:
                     loop.call_soon_threadsafe(transport.abort)
 
     def die(self) -> None:
-        """End every connection, whatever the broker's loop does at the moment; any thread may call it."""
+        """End every connection, also while the broker's loop is busy; any thread may call it."""
         self.is_dead = True
-        ended: list[socket.socket] = list(self._served)
+        with self._lock:  # the broker's loop may accept a connection meanwhile
+            ended: list[socket.socket] = list(self._served)
         ended += [each.get_extra_info("socket")._sock for each in tuple(self._opened)]
         for each in ended:
             _end(each)

@@ -7,7 +7,8 @@ that later requests repeat are learned instead: `Learned` maps the recorded id t
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from barnabas.core.errors import (
@@ -25,16 +26,23 @@ from barnabas.records.record import iterate_records
 LEARNED: Final = {
     "topic_id": "topic",
     "producer_id": "producer",
-    "producer_epoch": "producer epoch",
+    "v3_and_below_producer_id": "producer",
     "member_id": "member",
     "leader": "member",
     "session_id": "session",
-    "generation_id": "generation",
-    "member_epoch": "member epoch",
     "client_instance_id": "client instance",
     "subscription_id": "subscription",
 }
 """Fields whose values later requests repeat, and the kind of value."""
+COUNTED: Final = {
+    "producer_epoch": ("producer epoch", "producer_id"),
+    "v3_and_below_producer_epoch": ("producer epoch", "v3_and_below_producer_id"),
+    "generation_id": ("generation", "member_id"),
+    "member_epoch": ("generation", "member_id"),
+    "generation_id_or_member_epoch": ("generation", "member_id"),
+}
+"""Numbers that later requests repeat, their kind, and the field whose value has the number. Two producers
+have the same epoch in one run, and different ones in the other."""
 INVENTED: Final = frozenset({
     "throttle_time_ms", "host", "port", "rack", "cluster_id", "node_id", "broker_id", "controller_id",
     "leader_id", "leader_epoch", "current_leader", "node_endpoints", "replica_nodes", "isr_nodes",
@@ -43,6 +51,7 @@ INVENTED: Final = frozenset({
     "topic_authorized_operations", "cluster_authorized_operations", "authorized_operations",
     "finalized_features_epoch",
 })  # fmt: skip
+_NO_IDS: Final = (None, "", -1)
 PASSING: Final = frozenset({
     each.code
     for each in (
@@ -75,19 +84,31 @@ class Learned:
     def __init__(self) -> None:
         self._values: dict[tuple[str, Any], Any] = {}
 
-    def note(self, kind: str, recorded: Any, replayed: Any) -> None:
-        self._values[kind, recorded] = replayed
+    def note(self, kind: str, recorded: Any, replayed: Any, owner: Any = None) -> None:
+        """Of numbers, `owner` is the recorded id that has the number."""
+        self._values[kind, owner, recorded] = replayed
 
-    def value_for(self, kind: str, recorded: Any) -> Any:
-        return self._values.get((kind, recorded), recorded)
+    def value_for(self, kind: str, recorded: Any, owner: Any = None) -> Any:
+        return self._values.get((kind, owner, recorded), recorded)
 
 
-def compare(recorded: Message, replayed: Message, learned: Learned) -> list[Difference]:
+Owners = Mapping[str, Any]
+"""Ids of a recorded request, for an answer that does not repeat them."""
+
+
+def owners_in(message: Message) -> Owners:
+    found = {field: getattr(message, field, None) for _, field in COUNTED.values()}
+    return {field: value for field, value in found.items() if value not in _NO_IDS}
+
+
+def compare(
+    recorded: Message, replayed: Message, learned: Learned, owners: Owners = MappingProxyType({})
+) -> list[Difference]:
     """Differences of two answers to one request. Ids are learned from them."""
-    return list(_differences("", recorded, replayed, learned))
+    return list(_differences("", recorded, replayed, learned, owners))
 
 
-def _differences(where: str, one: Any, other: Any, learned: Learned) -> Iterator[Difference]:
+def _differences(where: str, one: Any, other: Any, learned: Learned, owners: Owners) -> Iterator[Difference]:
     if isinstance(one, Message) and isinstance(other, Message):
         if getattr(one, "is_internal", False) and getattr(other, "is_internal", False):
             return  # an internal topic has as many partitions as the settings of its broker say
@@ -96,14 +117,18 @@ def _differences(where: str, one: Any, other: Any, learned: Learned) -> Iterator
             mine, theirs = getattr(one, name), getattr(other, name)
             if name in LEARNED:
                 learned.note(LEARNED[name], mine, theirs)
+            elif name in COUNTED:
+                kind, owner = COUNTED[name]
+                learned.note(kind, mine, theirs, owners_in(one).get(owner, owners.get(owner)))
             elif name == _RECORDS:
                 yield from _compared(f"{where}.{name}", _records_of(mine), _records_of(theirs))
             elif name not in INVENTED:
-                yield from _differences(f"{where}.{name}", mine, theirs, learned)
+                yield from _differences(f"{where}.{name}", mine, theirs, learned, owners)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for at, (mine, theirs) in enumerate(zip(_ordered(one), _ordered(other), strict=True)):
             place = _name_of(mine) if _name_of(mine) == _name_of(theirs) else None
-            yield from _differences(f"{where}[{at if place is None else place}]", mine, theirs, learned)
+            named = f"{where}[{at if place is None else place}]"
+            yield from _differences(named, mine, theirs, learned, owners)
     else:
         yield from _compared(where, one, other)
 

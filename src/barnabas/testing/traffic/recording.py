@@ -16,9 +16,10 @@ import binascii
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 FORMAT: Final = 1
 _HEAD: Final = {"barnabas": "recording", "format": FORMAT}
@@ -40,17 +41,39 @@ class Event(NamedTuple):
 
 
 class RecordingWriter:
-    """Writes events as they happen. Only the owner may read the file: records can be confidential."""
+    """Writes events as they happen. Only the owner may read the file: records can be confidential.
+
+    A disk that takes no more ends the recording: `failure` says why. What was written stays a recording.
+    """
 
     def __init__(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # an older file may be open to others
-            os.fchmod(descriptor, 0o600)
-        self._file: IO[str] = os.fdopen(descriptor, "w", encoding="ascii")
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._size_bytes = 0
+        """Bytes of whole lines."""
         self.events = 0
-        self._write(_HEAD)
+        self.failure: OSError | None = None
+        """The error that ended the recording."""
+        self.on_failure: Callable[[], object] = lambda: None
+        try:
+            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):  # an older file may be open to others
+                os.fchmod(self._descriptor, 0o600)
+            self._write(_HEAD)
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def add(self, event: Event) -> None:
+        if self.failure is not None:
+            return
+        try:
+            self._add(event)
+        except OSError as error:
+            self.failure = error
+            with suppress(OSError):  # a device cannot be cut
+                os.ftruncate(self._descriptor, self._size_bytes)
+            self.on_failure()
+
+    def _add(self, event: Event) -> None:
         content = base64.b64encode(event.frame).decode("ascii")
         self._write({
             "connection": event.connection,
@@ -61,10 +84,14 @@ class RecordingWriter:
         self.events += 1
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
+        data = memoryview(json.dumps(line).encode("ascii") + b"\n")
+        left = data
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+        self._size_bytes += len(data)
 
     def close(self) -> None:
-        self._file.close()
+        os.close(self._descriptor)
 
 
 def read_recording(path: Path) -> Iterator[Event]:

@@ -29,7 +29,16 @@ from barnabas.protocol.schema.message import Message
 from barnabas.records.batch import ATTRIBUTES_AT, CRC_AT, PRODUCER_ID_AT, iterate_batches
 from barnabas.records.checksum import crc32c
 from barnabas.testing.broker import run_broker
-from barnabas.testing.traffic.comparison import LEARNED, PASSING, Difference, Learned, compare
+from barnabas.testing.traffic.comparison import (
+    COUNTED,
+    LEARNED,
+    PASSING,
+    Difference,
+    Learned,
+    Owners,
+    compare,
+    owners_in,
+)
 from barnabas.testing.traffic.frames import Request, decode_request, framed, joined, read_frame
 from barnabas.testing.traffic.recording import Event, read_recording
 
@@ -101,8 +110,9 @@ async def replay_events(events: Iterable[Event], to: Endpoint, timeout_s: float 
 class _Connection(NamedTuple):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    asked: deque[tuple[int, Request | None]]
-    """Requests without an answer yet, with their number; None for one that was not sent."""
+    asked: deque[tuple[int, Request | None, Owners]]
+    """Requests without an answer yet, with their number and their recorded ids; None for one that was not
+    sent."""
 
 
 class _Player:
@@ -119,11 +129,12 @@ class _Player:
         request = decode_request(event.frame)
         if request.message is None or request.api in _LEFT_OUT:
             self.report.skipped += 1
-            connection.asked.append((self.report.requests, None))
+            connection.asked.append((self.report.requests, None, {}))
             return
+        owners = owners_in(request.message)
         _substitute(request.message, self._learned)
         if request.has_answer:
-            connection.asked.append((self.report.requests, request))
+            connection.asked.append((self.report.requests, request, owners))
         with suppress(OSError):  # a closed connection shows with the answer
             await self._write(connection, request)
 
@@ -132,11 +143,11 @@ class _Player:
         if connection is None or not connection.asked:
             self.report.skipped += 1
             return
-        number, request = connection.asked.popleft()
+        number, request, owners = connection.asked.popleft()
         if request is None:
             return
         recorded = request.decoded_answer(event.frame)
-        found, replayed = await self._answer(connection, request, recorded)
+        found, replayed = await self._answer(connection, request, owners, recorded)
         if found and replayed is None:
             connection.asked.clear()
             self._mismatch(number, request, *found)
@@ -153,7 +164,7 @@ class _Player:
                 self._mismatch(number, request, *found)
 
     async def _answer(
-        self, connection: _Connection, request: Request, recorded: Any
+        self, connection: _Connection, request: Request, owners: Owners, recorded: Any
     ) -> tuple[list[Difference], Any]:
         """The differences, and the answer; None if there is none. A request that only meets errors that pass
         by themselves is sent again."""
@@ -166,7 +177,7 @@ class _Player:
                     replayed = request.decoded_answer(frame)
                     if recorded is None or replayed is None or _depends_on_time(recorded, replayed):
                         return [], replayed
-                    found = compare(recorded, replayed, self._learned)
+                    found = compare(recorded, replayed, self._learned, owners)
                     serious = [each for each in found if not each.may_pass]
                     if serious or not found or connection.asked or _passes(recorded):
                         return serious, replayed
@@ -215,10 +226,14 @@ def _depends_on_time(recorded: Any, replayed: Any) -> bool:
 
 def _substitute(message: Any, learned: Learned) -> None:
     """Put the ids of the replay into a request of the recording."""
+    owners = owners_in(message)
     for row in type(message).__schema__.fields:
         name, value = row.name, getattr(message, row.name)
         if name in LEARNED:
             setattr(message, name, learned.value_for(LEARNED[name], value))
+        elif name in COUNTED:
+            kind, owner = COUNTED[name]
+            setattr(message, name, learned.value_for(kind, value, owners.get(owner)))
         elif name == "records" and value is not None:
             setattr(message, name, _with_producer(value, learned))
         elif isinstance(value, Message):
@@ -240,7 +255,7 @@ def _with_producer(data: Any, learned: Learned) -> Any:
         if not batch.has_producer_id:
             continue
         producer_id = learned.value_for("producer", batch.producer_id)
-        epoch = learned.value_for("producer epoch", batch.producer_epoch)
+        epoch = learned.value_for("producer epoch", batch.producer_epoch, batch.producer_id)
         _PRODUCER.pack_into(view, batch.position + PRODUCER_ID_AT, producer_id, epoch)
         end = batch.position + batch.size_bytes
         crc = crc32c(view[batch.position + ATTRIBUTES_AT : end])

@@ -362,6 +362,7 @@ def test_a_refused_topic_is_an_error_for_the_application() -> None:
     world.answer(world.send()[1], data(0, error=TopicAuthorizationFailed))
     (error,) = world.plans.errors
     assert isinstance(error, TopicAuthorizationFailed)
+    assert error.message == "not authorized: READ on TOPIC t"
 
 
 def test_a_refusal_that_lasts_is_one_error() -> None:

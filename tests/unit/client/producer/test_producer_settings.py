@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.manual_time import ManualClock
 
 from barnabas.client import Producer
+from barnabas.client.core.metadata import Partition, Topic
 from barnabas.core.errors import InvalidConfig
+from barnabas.core.ids import ZERO_UUID
 
 
 async def test_settings_come_from_everywhere(tmp_path: Path) -> None:
@@ -36,6 +39,22 @@ async def test_settings_come_from_everywhere(tmp_path: Path) -> None:
 async def test_a_wrong_setting_is_named(keyword: str, value: object, words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         Producer("127.0.0.1:1", **{keyword: value})  # type: ignore[arg-type]
+
+
+async def test_settings_of_topics_are_in_force() -> None:
+    clock = ManualClock()
+    settings = {"partitioner_ignore_keys": True, "partitioner_adaptive_partitioning_enable": False}
+    producer = Producer("127.0.0.1:1", clock=clock, metadata_max_idle_ms=5_000, **settings)
+    metadata = producer._cluster.metadata
+    rows = tuple(Partition(index, 1, 0, (), (), (), 0) for index in range(10))
+    metadata.topics["orders"] = Topic("orders", ZERO_UUID, False, rows)
+    target = producer._appending._target("orders")
+    assert len({target.choose(b"%d" % number) for number in range(20)}) == 1, "no key decides"
+    assert target.sticky is not None
+    assert target.sticky._adaptive is False
+    producer._appending._want("orders")
+    assert metadata.topics_to_ask(clock.monotonic_ms() + 4_999) == ["orders"]
+    assert metadata.topics_to_ask(clock.monotonic_ms() + 5_000) == []
 
 
 async def test_a_codec_without_its_package_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

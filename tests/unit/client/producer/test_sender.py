@@ -11,6 +11,7 @@ import pytest
 from tests.support.producer_world import PRODUCER_ID, TOPIC, TOPIC_ID, World
 
 from barnabas.client.core.metadata import Leader
+from barnabas.client.producer.core.batch import ProducerBatch
 from barnabas.client.producer.core.producer_state import EPOCH_MAX
 from barnabas.client.producer.core.sender import SenderOptions
 from barnabas.core.backoff import Backoff
@@ -271,6 +272,28 @@ def test_a_batch_that_cannot_be_compressed_fails_alone() -> None:
     assert isinstance(first, ValueError)
     assert second == (1, -1)
     assert world.memory.available_bytes == world.memory.total_bytes
+
+
+def test_batches_behind_one_that_cannot_be_made_are_sent_without_another_event() -> None:
+    """The request stays empty, so no answer comes that would wake the sender."""
+    world = acked(World())
+    fill(world, 40)
+    first, second = list(world.accumulator.incomplete)[:2]
+    assert first.is_closed
+    seal = world.accumulator.seal
+
+    def refuse(batch: ProducerBatch) -> None:
+        if batch is first:
+            raise MemoryError
+        seal(batch)
+
+    world.accumulator.seal = refuse  # type: ignore[method-assign]
+    world.run()
+    assert not second.is_in_flight
+    assert world.sender.wake_ms <= world.clock.monotonic_ms()
+    world.settle()
+    assert second.is_done
+    assert second.error is None
 
 
 def test_used_up_epochs_need_another_id() -> None:

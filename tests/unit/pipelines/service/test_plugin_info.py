@@ -67,5 +67,13 @@ def test_what_may_be_chosen_is_recommended() -> None:
     assert value_of("FilesSink", FILES, "path")["recommended_values"] == []
 
 
+def test_a_refused_key_beside_the_options_has_its_choices() -> None:
+    tolerant = {**FILES, "errors.tolerance": "some", "delivery": "twice"}
+    assert value_of("FilesSink", tolerant, "errors.tolerance")["recommended_values"] == ["none", "all"]
+    assert "exactly-once" in value_of("FilesSink", tolerant, "delivery")["recommended_values"]
+    mask = {**FILES, "transforms": "mask", "transforms.mask.type": "MaskFeild"}
+    assert "MaskField" in value_of("FilesSink", mask, "transforms.mask.type")["recommended_values"]
+
+
 def test_a_value_under_a_name_of_connect_is_shown() -> None:
     assert value_of("JdbcSink", JDBC, "url")["value"] == "jdbc:postgresql://db/shop"

@@ -41,13 +41,17 @@ def record(file: Path, listen: str, to: str) -> None:
         raise Failure(f"cannot record on {listen}: {error.strerror or error}") from None
     finally:
         writer.close()
-    click.echo(f"{writer.events} requests and answers in {file}")
+    counted = f"{writer.events} requests and answers in {file}"
+    if writer.failure is not None:
+        raise Failure(f"the recording ended early: {writer.failure.strerror}; {counted}")
+    click.echo(counted)
 
 
 async def _record(listen: Endpoint, to: Endpoint, writer: RecordingWriter) -> None:
     stopped = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stopped.set)
+    writer.on_failure = stopped.set
     async with recording(listen, to, writer) as bound:
         click.echo(f"recording on {bound}, to {to}; Ctrl-C ends it")
         await stopped.wait()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from barnabas.client.admin.calls.per_resource import each_row
 from barnabas.client.core.cluster_state import ClusterState
 from barnabas.client.core.steps import ClusterUnreachable, Pause, Steps, ask, raise_for
+from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.errors import (
     KafkaError,
     NetworkException,
@@ -92,15 +93,21 @@ def wait_until_known(state: ClusterState, name: str, timeout_ms: int = KNOWN_TIM
     """Return when the metadata of every broker has the topic and a leader for each of its partitions.
 
     The controller answers CreateTopics before the other brokers have its UpdateMetadata. A broker that does
-    not answer, or that hides the topic from this user, is left out.
+    not answer, or that hides the topic from this user, is left out. A broker that was asked first may not
+    know one that has just started, so every answer adds the brokers that it names.
     """
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     retries = state.retries(timeout_ms)
     yield from state.refresh(())
-    for broker_id in list(state.brokers):
+    asked: set[int] = set()
+    while unasked := state.brokers.keys() - asked:
+        broker_id = min(unasked)
+        asked.add(broker_id)
         while retries.left_ms > 0:
             try:
                 answer = yield from ask(broker_id, request, MetadataResponse, timeout_ms=retries.left_ms)
+                for row in answer.brokers:
+                    state.brokers.setdefault(row.node_id, Endpoint(row.host, row.port))
                 for topic in answer.topics:
                     for code in (topic.error_code, *(each.error_code for each in topic.partitions)):
                         raise_for(code, None, f"topic {name}")

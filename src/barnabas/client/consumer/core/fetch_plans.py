@@ -25,6 +25,7 @@ from barnabas.client.consumer.core.pending_errors import PendingErrors
 from barnabas.client.consumer.core.positions import UNKNOWN, Need, PartitionState, Positions
 from barnabas.client.consumer.core.reset_strategy import ResetStrategy
 from barnabas.client.core.metadata import Leader, Metadata
+from barnabas.client.core.steps import refusal
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import Clock
 from barnabas.core.errors import (
@@ -275,7 +276,8 @@ class FetchPlans:
         row: PartitionData,
         endpoints: dict[int, Endpoint],
     ) -> None:
-        error = error_for(row.error_code, f"fetching {state.at} at offset {state.fetch_offset}")
+        subject = f"fetching {state.at} at offset {state.fetch_offset}"
+        error = refusal(row.error_code, None, subject, needs=f"READ on TOPIC {state.at.topic}")
         leader = self._metadata.leader(*state.at)
         of_leader = leader is None or leader.broker_id == plan.broker_id
         state.preferred_replica = UNKNOWN

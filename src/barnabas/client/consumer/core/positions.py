@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from enum import Enum, auto
 
 from barnabas.client.consumer.core.fetched_data import Chunk
@@ -222,9 +222,13 @@ class Positions:
         """Partitions with this need, whose pause after a failure is over."""
         return [each for each in self._states.values() if each.need is need and each.retry_ms <= now_ms]
 
-    def retry_ms(self) -> float:
+    def retry_ms(self, *, except_for: Container[PartitionState] = ()) -> float:
         """End of the first pause after a failure."""
-        pauses = (each.retry_ms for each in self._states.values() if each.need is not Need.NOTHING)
+        pauses = (
+            each.retry_ms
+            for each in self._states.values()
+            if each.need is not Need.NOTHING and each not in except_for
+        )
         return min(pauses, default=math.inf)
 
     def to_back(self, at: TopicPartition) -> None:

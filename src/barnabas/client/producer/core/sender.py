@@ -208,6 +208,7 @@ class Sender:
             self._accumulator.seal(batch)
         except Exception as error:  # noqa: BLE001 - a fault of a codec or of memory concerns this batch alone
             self.fail(batch, error, was_refused=True)
+            self.wake_ms = now_ms  # the request may stay empty, and no answer wakes the sender for the rest
             return
         batch.is_in_flight = True
         batch.sequence_was_reset = False

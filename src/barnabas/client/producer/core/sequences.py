@@ -2,7 +2,7 @@
 
 A broker accepts the batches of a producer in the order of their sequence numbers, and recognises those that
 it has already. `outstanding` holds the batches that have a number and no outcome yet, in the order of their
-numbers, whether they are on the wire or wait for a retry.
+numbers. They are on the wire, or wait for a retry.
 """
 
 from __future__ import annotations

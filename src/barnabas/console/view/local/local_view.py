@@ -128,6 +128,7 @@ class LocalView:
             assignor=answer["assignor"],
             members=tuple(map(member_row, answer["members"])),
             offsets=tuple(map(offset_row, answer["offsets"])),
+            more_offsets=answer.get("more_offsets", 0),
         )
 
     async def log_picture(self, topic: str, partition: int) -> LogPicture:

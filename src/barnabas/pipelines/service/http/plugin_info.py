@@ -10,6 +10,7 @@ from barnabas.pipelines.spec.connect.config import WHOLE_SPEC, connector_types, 
 from barnabas.pipelines.spec.declarative.settings import CONNECTOR_CLASS, PROJECT_FILE, SETTINGS
 from barnabas.pipelines.spec.options.catalogue import CATALOGUE
 from barnabas.pipelines.spec.options.option import REQUIRED, Kind, Option
+from barnabas.pipelines.spec.options.sections import ERRORS, TOP
 from barnabas.pipelines.spec.problems import InvalidSpec, meant
 
 _WHOLES = (WHOLE_SPEC, CONNECTOR_CLASS)
@@ -59,7 +60,7 @@ def validate_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         for at, row in enumerate(rows)
     ]
     for each in extra:
-        row = Option(each, Kind.TEXT, None, "", **_CHOICES.get(each, {}))
+        row = Option(each, Kind.TEXT, None, "", choices=_choices(each))
         definition = _key(row, len(configs), _short(name))
         configs.append({"definition": definition, "value": _value(row, config.get(each), errors[each])})
     return {
@@ -100,7 +101,18 @@ _CONNECT_NAMES = {
     ("errors", "dead_letter_topic"): "errors.deadletterqueue.topic.name",
     ("errors", "max_error_ratio"): "errors.max.error.ratio",
 }
-_CHOICES: Mapping[str, dict[str, Any]] = {"connector.class": {"choices": (*connector_types(), *_WHOLES)}}
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "connector.class": (*connector_types(), *_WHOLES),
+    **{row.name: row.choices for row in TOP},
+    **{alias: row.choices for row in ERRORS for alias in row.aliases},
+}
+
+
+def _choices(key: str) -> tuple[str, ...]:
+    """Values that a key may have which is no option of the connector, such as `errors.tolerance`."""
+    if key.startswith("transforms.") and key.endswith(".type"):
+        return tuple(CATALOGUE["transform"])
+    return _CHOICES.get(key, ())
 
 
 def _option_of(path: tuple[str | int, ...], config: Mapping[str, Any]) -> str:

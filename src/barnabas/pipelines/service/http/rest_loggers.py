@@ -3,10 +3,14 @@
 Levels have Log4j's names, as Connect's tools expect, and map to Python's. Changing a logger also changes
 those below it, as in Connect's namespaces. Levels are not stored: a new process starts with its configured
 ones. Gap: drivers are separate processes and keep their levels; `spark.log.level` sets Spark's.
+
+A logger that there is not may be named, for code that is not loaded yet. Python keeps such a logger forever,
+with one for each part of its name. So names that clients invent are short and few.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any, Final
 
@@ -17,6 +21,10 @@ from barnabas.core.clock import Clock
 from barnabas.pipelines.service.errors import ServiceError
 
 ROOT: Final = "root"
+BODY_BYTES_MAX: Final = 16 * 1024
+INVENTED_MAX: Final = 100
+NAME_CHARACTERS_MAX: Final = 200
+NAME_PARTS_MAX: Final = 20
 LEVELS: Final = {
     "OFF": logging.CRITICAL + 10,
     "FATAL": logging.CRITICAL,
@@ -32,6 +40,8 @@ class Loggers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._modified_ms: dict[str, int] = {}
+        self._invented = 0
+        """Loggers that clients have named first."""
 
     async def listing(self, _: Request) -> Response:
         return JSONResponse({name: self._describe(name) for name in _names()})
@@ -44,9 +54,12 @@ class Loggers:
 
     async def change(self, request: Request) -> Response:
         """Set a level; returns the changed loggers, or nothing for `scope=cluster`, as in Connect."""
+        raw = await request.body()
+        if len(raw) > BODY_BYTES_MAX:
+            raise ServiceError(413, f"The body has more than {BODY_BYTES_MAX} bytes")
         try:
-            body = await request.json()
-        except ValueError:
+            body = json.loads(raw)
+        except (ValueError, RecursionError):
             body = None
         wanted = body.get("level") if isinstance(body, dict) else None
         if not wanted:
@@ -55,6 +68,7 @@ class Loggers:
         if level is None:
             raise ServiceError(404, f"invalid log level '{wanted}'; expected one of {', '.join(LEVELS)}")
         name = request.path_params["logger"]
+        self._check_name(name)
         changed = sorted({name, *(each for each in _names() if each.startswith(f"{name}."))})
         now_ms = self._clock.now_ms()
         for each in changed:
@@ -63,6 +77,16 @@ class Loggers:
         if request.query_params.get("scope", "worker").lower() == "cluster":
             return Response(status_code=204)
         return JSONResponse(changed)
+
+    def _check_name(self, name: str) -> None:
+        if name in _names():
+            return
+        if len(name) > NAME_CHARACTERS_MAX or name.count(".") >= NAME_PARTS_MAX:
+            limits = f"{NAME_CHARACTERS_MAX} characters and {NAME_PARTS_MAX} parts"
+            raise ServiceError(400, f"The name of a logger has at most {limits}")
+        if self._invented >= INVENTED_MAX:
+            raise ServiceError(400, f"This worker does not have {INVENTED_MAX} loggers that clients named")
+        self._invented += 1
 
     def _describe(self, name: str) -> dict[str, Any]:
         level = _logger(name).getEffectiveLevel()
