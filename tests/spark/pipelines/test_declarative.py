@@ -42,16 +42,16 @@ def spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def broker() -> Iterator[str]:
+def own_broker() -> Iterator[str]:
     """A broker of its own: the topics of the example have names that other tests use too."""
     with run_broker() as running:
         yield running.bootstrap
 
 
 @pytest.fixture
-def service(broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker)
-    running = Service(broker, tmp_path)
+def service(own_broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", own_broker)
+    running = Service(own_broker, tmp_path)
     yield running
     assert running.process.stop() == 0, running.process.output_text()
 
@@ -101,9 +101,9 @@ def _words(process: psutil.Process) -> list[str]:
 
 @pytest.mark.timeout(3 * PATIENCE_S)
 def test_a_project_is_updated_by_new_records_and_survives_its_driver(
-    service: Service, broker: str, tmp_path: Path
+    service: Service, own_broker: str, tmp_path: Path
 ) -> None:
-    produce(broker, "orders", [{"id": at, "status": "new", "cents": at} for at in range(10)])
+    produce(own_broker, "orders", [{"id": at, "status": "new", "cents": at} for at in range(10)])
     project = project_in(tmp_path / "project")
     assert "started orders-declarative" in service.cli("start", str(project))
     found = service.wait("orders-declarative", "RUNNING", records=10)
@@ -112,7 +112,7 @@ def test_a_project_is_updated_by_new_records_and_survives_its_driver(
     warehouse = project.parent / "spark-warehouse"
     assert sorted(row["id"] for row in rows_of(warehouse / "orders")) == list(range(10))
 
-    produce(broker, "orders", [{"id": at, "status": "paid", "cents": at} for at in range(10, 15)])
+    produce(own_broker, "orders", [{"id": at, "status": "paid", "cents": at} for at in range(10, 15)])
     second = project.parent / "state/_checkpoints/spark_catalog/default/orders/orders/0/offsets/1"
     eventually(second.exists, timeout_s=PATIENCE_S)  # Spark has begun the micro-batch
     assert len(updates(service)) >= 3  # our process, Spark's, and its JVM
@@ -128,7 +128,7 @@ def test_a_project_is_updated_by_new_records_and_survives_its_driver(
 
     service.cli("pause", "orders-declarative")
     service.wait("orders-declarative", "PAUSED")
-    produce(broker, "orders", [{"id": 15, "status": "new", "cents": 0}])
+    produce(own_broker, "orders", [{"id": 15, "status": "new", "cents": 0}])
     eventually(lambda: service.status("orders-declarative")["lag"] == 1)
     positions = [line.split() for line in service.cli("offsets", "orders-declarative").splitlines()]
     assert sum(int(words[2]) for words in positions if words[:1] == ["orders"]) == 15
@@ -138,8 +138,8 @@ def test_a_project_is_updated_by_new_records_and_survives_its_driver(
 
 
 @pytest.mark.timeout(2 * PATIENCE_S)
-def test_a_failure_is_told_in_sparks_words(service: Service, broker: str, tmp_path: Path) -> None:
-    produce(broker, "orders", [{"id": 1, "status": "new", "cents": 1}])
+def test_a_failure_is_told_in_sparks_words(service: Service, own_broker: str, tmp_path: Path) -> None:
+    produce(own_broker, "orders", [{"id": 1, "status": "new", "cents": 1}])
     project = project_in(
         tmp_path / "project", **{"1 hour": '1 hour\n  spark.barnabas.restart.max_attempts: "0"'}
     )
