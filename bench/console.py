@@ -4,6 +4,9 @@
 
 Prints a table. Each page is asked for five times; the first time and the median are shown. `beside` asks the
 broker's memory, as the console of `barnabas start` does; `by client` asks as of any Kafka.
+
+On a machine with other work, `nice -n -15` puts the broker, the producer, the console and the viewers before
+it, with the same distances between them. `--only-tail --topics 100 --groups 100` measures the tail alone.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ PAGES = (
     "/group?id=group-00042",
     "/topics/topic-00042/partitions/0",
 )
-PRODUCES = 2_000
+RECORDS = 2_000
+"""Of a phase of the tail."""
 VIEWERS = 10
 START_S = 2.0
 """Start of the viewers, which takes processor time too."""
@@ -116,11 +120,11 @@ def viewers(console: RunningConsole, topic: str) -> Iterator[None]:
             process.terminate()
 
 
-async def produce(bootstrap: str, topic: str) -> list[float]:
+async def produce(bootstrap: str, topic: str, records: int) -> list[float]:
     """Milliseconds of each record, one after the other with small pauses."""
     times = []
     async with Producer(bootstrap) as producer:
-        for _ in range(PRODUCES):
+        for _ in range(records):
             started = time.perf_counter()
             await producer.publish(topic, b"x" * 100)
             times.append((time.perf_counter() - started) * 1_000)
@@ -148,7 +152,7 @@ def fetches(metrics: str) -> int:
 
 
 def measure_tail(
-    broker: BarnabasBroker, metrics: str, console: RunningConsole, topic: str, rounds: int
+    broker: BarnabasBroker, metrics: str, console: RunningConsole, topic: str, rounds: int, each: int
 ) -> None:
     """Quiet phases and phases with viewers take turns, so that both meet the same machine."""
     found: dict[str, list[float]] = {"quiet": [], "watched": []}
@@ -158,19 +162,22 @@ def measure_tail(
 
     def phase(name: str) -> float:
         before = cpu_s(broker.pid)
-        times = asyncio.run(produce(broker.bootstrap, topic))
+        times = asyncio.run(produce(broker.bootstrap, topic, each))
         broker_s[name] += cpu_s(broker.pid) - before
         found[name] += times
         return p99(times)
 
+    print(f"\np99 of a small produce, quiet and with {VIEWERS} viewers of the tail:")
     for _ in range(rounds):
         quiet = phase("quiet")
         with viewers(console, topic):
             console_before, fetches_before = cpu_s(console.process.pid), fetches(metrics)
-            ratios.append(phase("watched") / quiet)
+            watched = phase("watched")
+            ratios.append(watched / quiet)
+            print(f"  {quiet:.2f} ms, {watched:.2f} ms: {ratios[-1]:.2f}", flush=True)
             console_s += cpu_s(console.process.pid) - console_before
             fetched += fetches(metrics) - fetches_before
-    records = rounds * PRODUCES
+    records = rounds * each
     print(f"\n{VIEWERS} viewers of a tail of {records:,} records, {rounds} rounds:")
     for name, times in found.items():
         print(f"  {name:<8} p50 {statistics.median(times):.2f} ms, p99 {p99(times):.2f} ms")
@@ -182,11 +189,24 @@ def measure_tail(
     print(f"  {fetched / records:.3f} fetches for a record")
 
 
+def measure_pages(broker: BarnabasBroker, local: tuple[str, str]) -> None:
+    found = {}
+    for name, arguments in (("beside", local), ("by client", ())):
+        with running_console(broker.bootstrap, *arguments) as console:
+            found[name] = measure(console)
+    print(f"\n{'page':<42}{'beside 1st':>13}{'median':>13}{'client 1st':>13}{'median':>13}")
+    for (path, *beside), (_, *by_client) in zip(found["beside"], found["by client"], strict=True):
+        shown = [f"{each:>10.0f} ms" for each in (*beside, *by_client)]
+        print(f"{path:<42}{''.join(shown)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5, help="of the tail")
+    parser.add_argument("--records", type=int, default=RECORDS, help="of a phase of the tail")
+    parser.add_argument("--only-tail", action="store_true", help="leave the pages out")
     parser.add_argument("--follow", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.follow:
@@ -202,17 +222,11 @@ def main() -> None:
                 f"{given.topics} topics, {given.groups} groups, made in {time.perf_counter() - started:.0f} s"
             )
             local = ("--broker-directory", str(broker.data_directory))
-            found = {}
-            for name, arguments in (("beside", local), ("by client", ())):
-                with running_console(broker.bootstrap, *arguments) as console:
-                    found[name] = measure(console)
-            print(f"\n{'page':<42}{'beside 1st':>13}{'median':>13}{'client 1st':>13}{'median':>13}")
-            for (path, *beside), (_, *by_client) in zip(found["beside"], found["by client"], strict=True):
-                shown = [f"{each:>10.0f} ms" for each in (*beside, *by_client)]
-                print(f"{path:<42}{''.join(shown)}")
+            if not given.only_tail:
+                measure_pages(broker, local)
             # As `barnabas start --console` runs it: it gives way to the broker.
             with running_console(broker.bootstrap, *local, "--beside-broker") as console:
-                measure_tail(broker, metrics, console, "topic-00001", given.rounds)
+                measure_tail(broker, metrics, console, "topic-00001", given.rounds, given.records)
 
 
 if __name__ == "__main__":

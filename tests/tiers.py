@@ -28,6 +28,7 @@ REST = (
     "tests/scenario/console/test_beside_brokers.py",
     "tests/scenario/console/test_browser.py",
     "tests/scenario/console/test_browser_changes.py",
+    "tests/scenario/console/test_browser_figures.py",
     "tests/scenario/console/test_browser_schemas.py",
     "tests/scenario/console/test_mcp.py",
     "tests/scenario/console/test_bounds.py",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from tests.fuzz.targets import Target
+from tests.fuzz.target import Target
 
 SPENT_S_MAX = 0.5
 """Of the processor, for one input of a few kilobytes."""

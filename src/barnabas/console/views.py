@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from barnabas.client.aio.cluster_client import ClusterClient
@@ -30,6 +31,7 @@ class Views:
     ) -> ClusterView:
         from_client = ClientView(cluster, self._clock)
         if by_client or not self._sockets or await self._are_a_part():
+            await _meet(cluster)
             return from_client
         return EitherView(LocalView(self._brokers, principal), from_client)
 
@@ -43,3 +45,11 @@ class Views:
         except (ClusterUnreachable, KafkaError):
             return False
         return len(found.brokers) > len(self._sockets)
+
+
+async def _meet(cluster: ClusterClient) -> None:
+    """Find a broker, or raise ClusterUnreachable: without one, each page waits for the end of its retries.
+    Pages report other errors, such as a refused login.
+    """
+    with suppress(KafkaError):
+        await cluster.any_channel()

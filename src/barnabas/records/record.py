@@ -30,6 +30,8 @@ COMMIT: Final = 1
 CONTROL_KEY: Final = struct.Struct(">hh")
 END_TRANSACTION_VALUE: Final = struct.Struct(">hi")
 
+HEADERS_UNBOUNDED: Final = 1 << 31
+"""More than a batch has room for. A header of two bytes takes a hundred times its size in memory."""
 HEADER_KEY_ERRORS: Final = "surrogateescape"
 """Header keys should be UTF-8; one that is not survives decoding and encoding."""
 
@@ -57,8 +59,10 @@ def inflate_payload(batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_
     return decompress(codec, batch.payload(), limit_bytes) if codec else batch.payload()
 
 
-def iterate_records(batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_MAX) -> Iterator[Record]:
-    """Every record of the batch, with copies of keys and values."""
+def iterate_records(
+    batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_MAX, headers_max: int = HEADERS_UNBOUNDED
+) -> Iterator[Record]:
+    """Every record of the batch, with copies of keys and values. INVALID_RECORD for one with more headers."""
     payload = inflate_payload(batch, limit_bytes)
     base_offset = batch.base_offset
     base_timestamp = batch.base_timestamp
@@ -72,18 +76,27 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = INFLATED_BATCH_BYTES_
         timestamp_delta, at = read_varlong(payload, start + 1)
         offset_delta, at = read_varint(payload, at)
         timestamp = wrap_int64(base_timestamp + timestamp_delta) if append_time is None else append_time
-        yield read_record(payload, at, position, base_offset + offset_delta, timestamp)
+        yield read_record(payload, at, position, base_offset + offset_delta, timestamp, headers_max)
     if position != len(payload):
         raise InvalidRecord("A batch holds more bytes than its records")
 
 
-def read_record(payload: Buffer, position: int, end: int, offset: int, timestamp: int) -> Record:
+def read_record(
+    payload: Buffer,
+    position: int,
+    end: int,
+    offset: int,
+    timestamp: int,
+    headers_max: int = HEADERS_UNBOUNDED,
+) -> Record:
     """The record whose key begins at `position` and which ends at `end`."""
     key, at = _read_bytes(payload, position, end)
     value, at = _read_bytes(payload, at, end)
     count, at = read_varint(payload, at)
     headers: tuple[Header, ...] = ()
     if count:
+        if count > headers_max:
+            raise InvalidRecord(f"A record has {count:,} headers; at most {headers_max:,} are decoded here")
         headers, at = _read_headers(payload, at, end, count)
     if at != end:
         raise InvalidRecord("A record's fields do not fill its length")

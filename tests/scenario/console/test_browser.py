@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -304,3 +305,40 @@ def test_the_keyboard_reaches_everything(browser: Browser) -> None:
         page.keyboard.press("Tab")
         names.add(page.evaluate("document.activeElement.textContent.trim()"))
     assert {"Produce", "Messages", "Settings", "0"} <= names
+
+
+def test_figures_are_live_also_if_a_script_arrives_late(browser: Browser) -> None:
+    """Scripts of a page arrive in any order on a busy machine."""
+
+    def late(route: Any) -> None:
+        time.sleep(1)
+        route.continue_()
+
+    page = browser.open("/nothing")
+    page.route("**/hx-sse.min.js", late)
+    page.goto(page.url.replace("/nothing", "/topics/service-12/messages?live=true"))
+    until(page, "document.querySelector('#tail-state').textContent === 'live'")
+
+
+def test_a_page_says_whether_it_is_connected_and_connects_again(browser: Browser) -> None:
+    answers = ["abort", "error", "continue"]
+
+    def answer(route: Any) -> None:
+        match answers.pop(0) if len(answers) > 1 else answers[0]:
+            case "abort":
+                route.abort()
+            case "error":
+                route.fulfill(status=503, content_type="text/html", body="<h1>No broker answers</h1>")
+            case _:
+                route.continue_()
+
+    page = browser.open("/nothing")
+    page.route("**/overview/live", answer)
+    page.goto(page.url.replace("/nothing", "/"))
+    sign = "document.querySelector('.page-head .live').textContent"
+    until(page, f"{sign} === 'not connected'")
+    until(page, f"{sign} === 'live'")
+    assert answers == ["continue"]
+    assert "No broker answers" not in page.locator("main").inner_text()
+    assert all("Failed to" in each for each in browser.complaints), "what the two answers were"
+    browser.complaints.clear()

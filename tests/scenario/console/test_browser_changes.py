@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -155,34 +155,79 @@ def test_a_record_is_copied_and_messages_are_downloaded(browser: Browser, admin:
 # --- with three brokers ---
 
 
-def test_partitions_move_after_their_plan_is_shown(chromium: Any, tmp_path: Path) -> None:
+class Three(NamedTuple):
+    bootstrap: str
+    url: str
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     port = free_port()
-    command = [sys.executable, "-m", "barnabas", "start", "--brokers", "3", "--data-dir", str(tmp_path)]
+    directory = str(tmp_path_factory.mktemp("three"))
+    command = [sys.executable, "-m", "barnabas", "start", "--brokers", "3", "--data-dir", directory]
     command += ["--listener", "PLAINTEXT://127.0.0.1:0", "--console", f"127.0.0.1:{port}"]
     process = ServerProcess(command, is_ready=lambda line: line.startswith("barnabas ready"))
     try:
         (bootstrap, *_) = re.findall(r"PLAINTEXT://([\d.]+:\d+)", process.wait_ready(PATIENCE_S))
         eventually(lambda: "console: http" in process.output_text(), "the console is ready")
-        with (
-            Admin(bootstrap) as admin,
-            browsing(chromium, f"http://127.0.0.1:{port}", None) as browser,
-        ):
-            admin.create_topics([NewTopic("moving", 2, 3)])
-
-            def replicas() -> set[frozenset[int]]:
-                found = admin.describe_topics(["moving"])["moving"].partitions
-                return {frozenset(each.replicas) for each in found}
-
-            page = browser.open("/cluster")
-            send(page, "/cluster/reassignment/plan", topics="moving", brokers="2,3", replication="2")
-            assert "moving" in page.locator("main table").first.inner_text()
-            assert replicas() == {frozenset({1, 2, 3})}, "the plan moves nothing"
-            form = page.locator("form[action='/cluster/reassignment']")
-            form.locator("button").last.click()
-            assert "2 partitions began to move" in page.locator("[role=status]").inner_text()
-            eventually(lambda: replicas() == {frozenset({2, 3})}, "the partitions have moved")
+        yield Three(bootstrap, f"http://127.0.0.1:{port}")
     finally:
         assert process.stop() == 0
+
+
+def replicas_of(admin: Admin, topic: str) -> set[frozenset[int]]:
+    return {frozenset(each.replicas) for each in admin.describe_topics([topic])[topic].partitions}
+
+
+def show_plan(page: Any, **fields: str) -> Any:
+    """Ask for a plan. Returns the button that makes it."""
+    send(page, "/cluster/reassignment/plan", **fields)
+    return page.locator("form[action='/cluster/reassignment']").locator("button").last
+
+
+def test_partitions_move_after_their_plan_is_shown(chromium: Any, three: Three) -> None:
+    with Admin(three.bootstrap) as admin, browsing(chromium, three.url, None) as browser:
+        admin.create_topics([NewTopic("moving", 2, 3)])
+        page = browser.open("/cluster")
+        move = show_plan(page, topics="moving", brokers="2,3", replication="2")
+        assert "moving" in page.locator("main table").first.inner_text()
+        assert replicas_of(admin, "moving") == {frozenset({1, 2, 3})}, "the plan moves nothing"
+        move.click()
+        assert "2 partitions began to move" in page.locator("[role=status]").inner_text()
+        moved = {frozenset({2, 3})}
+        eventually(lambda: replicas_of(admin, "moving") == moved, "the partitions have moved")
+
+
+def test_a_move_is_followed_and_cancelled(chromium: Any, three: Three) -> None:
+    """A throttle keeps the new replica from its leader's records."""
+    with (
+        Admin(three.bootstrap) as admin,
+        Producer(three.bootstrap) as producer,
+        browsing(chromium, three.url, None) as browser,
+    ):
+        everything = {f"{side}.replication.throttled.replicas": "*" for side in ("leader", "follower")}
+        admin.create_topics([NewTopic("heavy", assignment={0: [1, 2]}, configs=everything)])
+        for _ in range(8):
+            producer.publish("heavy", bytes(500_000), partition=0)
+        one: dict[str, str | None] = dict.fromkeys(
+            (f"{side}.replication.throttled.rate" for side in ("leader", "follower")), "1"
+        )
+        admin.alter_configs({(ResourceType.BROKER, str(each)): one for each in (1, 2, 3)})
+        page = browser.open("/cluster")
+        show_plan(page, topics="heavy", brokers="1,3", replication="2").click()
+        (at,) = admin.list_partition_reassignments()
+        assert at == TopicPartition("heavy", 0)
+        row = page.get_by_role("region", name="Reassignments in progress").locator("tbody tr")
+        assert row.locator("th").inner_text() == "heavy-0"
+        assert [row.locator("td").nth(each).inner_text() for each in (0, 1)] == ["1, 2", "1, 3"]
+        assert re.match(r"\d+%", row.locator("td").nth(2).inner_text())
+        overview = browser.open("/topics/heavy/partitions/0")
+        assert "out of sync" in overview.get_by_role("region", name="Followers").inner_text()
+        row.locator("summary").click()
+        row.locator("button").click()
+        assert "Cancelled the move of heavy-0." in page.locator("[role=status]").inner_text()
+        assert admin.list_partition_reassignments() == {}
+        assert replicas_of(admin, "heavy") == {frozenset({1, 2})}
 
 
 # --- with users ---

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -18,7 +19,9 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.config_numbers import ResourceType
 from barnabas.protocol.offset_numbers import LATEST
 from tests.scenario.console.conftest import HOSTILE, ORDERS, partitions
-from tests.support.console import RunningConsole, form_token, submit, words
+from tests.support.broker import BarnabasBroker, running
+from tests.support.console import RunningConsole, form_token, running_console, submit, words
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -337,3 +340,15 @@ def test_the_api_describes_itself(client: httpx.Client) -> None:
     assert "/api/topics" in client.get("/api").text
     assert client.get("/api/topics/missing").status_code == 404
     assert client.get("/api/nothing").status_code == 404
+
+
+def test_a_console_without_a_broker_names_its_address_until_one_answers(tmp_path: Path) -> None:
+    """Each page asked it for half a minute."""
+    broker = BarnabasBroker(tmp_path / "data")
+    with running_console(broker.bootstrap) as console, console.client() as client:
+        page, answer = client.get("/topics"), client.get("/api/overview")
+        assert (page.status_code, answer.status_code) == (503, 503)
+        assert f"No broker answers at {broker.bootstrap} yet." in words(page)
+        assert answer.json()["message"] == f"No broker answers at {broker.bootstrap} yet"
+        with running(broker):
+            eventually(lambda: client.get("/topics").status_code == 200, "the console finds the broker")

@@ -112,6 +112,23 @@ def test_the_same_as_json(console: RunningConsole) -> None:
         } <= (paths.keys())
 
 
+def test_a_live_filter_reads_values_by_their_schemas(
+    console: RunningConsole, broker: BarnabasBroker, registry: Registry
+) -> None:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic("live-points", 1)])
+    path = "/topics/live-points/messages/live"
+    with console.client() as client, client.stream("GET", path, params={"filter": "value.x == 7"}) as tail:
+        lines = tail.iter_lines()
+        assert any("live" in line for line in lines)
+        with Producer(broker.bootstrap) as producer:
+            for payload in (b"\x02", b"\x0e", b"\x04"):
+                producer.publish("live-points", framed(1, payload))
+        found = next(line for line in lines if "<tr" in line)
+        assert found.count("<tr") == 1
+        assert "avro" in found
+
+
 def test_records_are_decoded_by_their_schemas(console: RunningConsole) -> None:
     with console.client() as client:
         rows = client.get("/api/topics/schematic/messages?start=oldest").json()["rows"]

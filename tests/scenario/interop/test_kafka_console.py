@@ -79,7 +79,9 @@ def admin(kafka: KafkaBroker) -> Iterator[Admin]:
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/group?id=shipping", "/transactions?hanging=true"])
-def test_every_page_answers(client: httpx.Client, path: str) -> None:
+def test_every_page_answers(client: httpx.Client, admin: Admin, path: str) -> None:
+    (broker,) = admin.describe_cluster().brokers
+    path = path.format(broker=broker.broker_id)
     answer = client.get(path) if "live=true" not in path else client.get(path, timeout=60)
     expected = 404 if path == "/nothing" else 200
     assert answer.status_code == expected, words(answer)
@@ -92,6 +94,7 @@ def test_every_question_answers(client: httpx.Client) -> None:
         "{partition:int}": "0",
         "{offset:int}": "1",
         "{broker:int}": "1",
+        "{id:int}": "1",
     }
     for section in SECTIONS:
         for question in section.questions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.console.records import fetching
-from barnabas.console.records.fetching import RECORD_BYTES, Fetched
+from barnabas.console.records.fetching import HEADER_BYTES, RECORD_BYTES, Fetched
 from barnabas.records.builder import build_batch
 from barnabas.records.compression import Codec
 
@@ -44,3 +44,23 @@ def test_an_answer_within_the_memory_is_decoded_whole() -> None:
     found = decode(answer(b"v"), 30)
     assert [record.offset for record in found.records] == list(range(30, BATCHES * RECORDS))
     assert found.next_offset == BATCHES * RECORDS
+
+
+def test_a_record_of_very_many_headers_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "HEADERS_MAX", 1_000)
+    many = build_batch([(None, b"v", [("", None)] * 1_001, 0)], codec=Codec.GZIP)
+    few = build_batch([(None, b"v", [("", None)] * 1_000, 0)], base_offset=1)
+    found = decode(bytes(many + few), 0)
+    assert [record.offset for record in found.records] == [1]
+    assert found.next_offset == 2
+    (told,) = found.unreadable
+    assert "1,001 headers" in told
+    assert found.first_unreadable == 0
+
+
+def test_empty_headers_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "DECODED_BYTES_MAX", 100 * HEADER_BYTES)
+    data = b"".join(
+        build_batch([(None, None, [("", None)] * 60, 0)], base_offset=offset) for offset in range(9)
+    )
+    assert len(decode(data, 0).records) == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.state.embedded_protocol import encode_assignment
+from barnabas.coordinator.group.state.embedded_protocol import decode_assignment, encode_assignment
 from barnabas.coordinator.transaction.state.states import TransactionState
 from barnabas.core import ids
 from barnabas.core.errors import InvalidRequest, TopicAuthorizationFailed
@@ -94,11 +94,10 @@ def decodes_of_steps(work: Generator[None, None, Any], decoded: list[bytes]) -> 
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Assignments that were decoded."""
     found: list[bytes] = []
-    decode = group_answers.decode_assignment
 
     def noted(data: bytes) -> ConsumerProtocolAssignment:
         found.append(data)
-        return decode(data)
+        return decode_assignment(data)
 
     monkeypatch.setattr(group_answers, "decode_assignment", noted)
     return found

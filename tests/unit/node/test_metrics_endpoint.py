@@ -43,7 +43,7 @@ async def test_other_work_has_its_turns_while_the_page_is_made() -> None:
 
 async def test_many_requests_at_once_share_their_pages() -> None:
     clock, metrics = ManualClock(), Metrics()
-    reads = []
+    reads: list[None] = []
 
     def read() -> float:
         clock.advance(ms=TURN_MS_MAX + 1)  # the loop has a turn after each line

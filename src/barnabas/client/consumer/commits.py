@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.connections import COORDINATOR
 from barnabas.client.core.client_errors import CommitFailed
 from barnabas.client.core.cluster_state import GROUP
 from barnabas.client.core.offsets import CommittedOffset
-from barnabas.client.core.retries import Retries
+from barnabas.client.core.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.core.steps import ClusterUnreachable, Response
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
 from barnabas.client.membership.interface import NOTHING, Membership
@@ -73,16 +74,19 @@ class Commits:
         timeout_ms: float,
         *,
         skips_unknown: bool = False,
-    ) -> None:
+    ) -> AbstractSet[TopicPartition]:
         """Commit offsets. `CommitFailed` when this consumer is no longer the owner.
 
-        A partition that the broker does not know may be new there, so the commit is tried again. With
-        `skips_unknown` it was deleted: a rebalance must not wait for it.
+        A partition that the broker does not know may be new there, or the broker has just started, so the
+        commit is tried again. With `skips_unknown` the partition counts as deleted after some seconds: a
+        rebalance must not wait for it any longer. Returns the deleted partitions, whose offsets are not kept.
         """
         retries = self._cluster.state.retries(timeout_ms)
+        patience: Retries | None = None
         member = self.member
         owned = NOTHING if member is None else member.owned
         lost = NOTHING
+        deleted: AbstractSet[TopicPartition] = NOTHING
         while offsets:
             epoch = self._epoch_of(member)
             # The new epoch gives no right to partitions that were given up since the first attempt.
@@ -90,18 +94,35 @@ class Commits:
                 lost |= (owned - member.owned) & offsets.keys()
             kept = {at: each for at, each in offsets.items() if at not in lost}
             try:
-                await self._commit_once(kept, member, epoch, retries, skips_unknown=skips_unknown)
+                unknown = await self._commit_once(kept, member, epoch, retries, skips_unknown=skips_unknown)
             except StaleMemberEpoch as error:
                 await self._await_epoch(member, epoch, error, retries)
             except KafkaError as error:
                 await self._pause(error, retries)
             else:
-                break
+                offsets = {at: offsets[at] for at in unknown}
+                if unknown:
+                    left_ms = min(UNKNOWN_TOPIC_TIMEOUT_MS, retries.left_ms)
+                    patience = patience or self._cluster.state.retries(left_ms)
+                    if not await self._may_be_new(unknown, patience):
+                        deleted = unknown
+                        break
         if lost:
             raise CommitFailed(
                 f"group {self._group_id}: the group has rebalanced during the commit;"
                 f" {', '.join(map(str, sorted(lost)))} may have another owner"
             )
+        return deleted
+
+    async def _may_be_new(self, unknown: AbstractSet[TopicPartition], patience: Retries) -> bool:
+        """Pause before the next attempt; False when the broker has had time to learn of the partitions."""
+        names = ", ".join(map(str, sorted(unknown)))
+        try:
+            await self._pause(UnknownTopicOrPartition(names), patience)
+        except UnknownTopicOrPartition:
+            logger.info("group %s: partitions %s are gone; no offset is kept", self._group_id, names)
+            return False
+        return True
 
     def _epoch_of(self, member: Membership | None) -> int:
         if member is None:
@@ -120,13 +141,14 @@ class Commits:
         retries: Retries,
         *,
         skips_unknown: bool,
-    ) -> None:
+    ) -> AbstractSet[TopicPartition]:
+        """Send one request. Returns the partitions that the broker does not know, with `skips_unknown`."""
         if not offsets:
-            return
+            return NOTHING
         try:
             request = self._commit_request(offsets, member, epoch)
             answer = await self._ask(request, OffsetCommitResponse, retries)
-            self._raise_first(answer, skips_unknown=skips_unknown)
+            return self._unknown(answer, skips_unknown=skips_unknown)
         except _NOT_A_MEMBER as error:
             if member is not None:
                 member.rejoin()
@@ -236,11 +258,13 @@ class Commits:
             self._cluster.state.forget_coordinator(self._group_id, GROUP)
         await asyncio.sleep(pause_ms / 1_000)
 
-    def _raise_first(self, answer: OffsetCommitResponse, *, skips_unknown: bool) -> None:
+    def _unknown(self, answer: OffsetCommitResponse, *, skips_unknown: bool) -> AbstractSet[TopicPartition]:
+        unknown: set[TopicPartition] = set()
         for topic in answer.topics:
             for row in topic.partitions:
                 at = TopicPartition(topic.name, row.partition_index)
                 if row.error_code == UnknownTopicOrPartition.code and skips_unknown:
-                    logger.info("group %s: partition %s is gone; its offset is not kept", self._group_id, at)
+                    unknown.add(at)
                 elif row.error_code:
                     raise error_for(row.error_code, f"committing the offset of {at}")
+        return unknown

@@ -17,6 +17,7 @@ import math
 import random
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 from barnabas.client.aio.cluster_client import ClusterClient
@@ -543,8 +544,8 @@ class ConsumerEngine:
         self, timeout_ms: float, *, skips_unknown: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
         offsets = self.offsets()
-        await self.commit(offsets, timeout_ms, skips_unknown=skips_unknown)
-        return offsets
+        deleted = await self.commit(offsets, timeout_ms, skips_unknown=skips_unknown)
+        return {at: each for at, each in offsets.items() if at not in deleted}
 
     async def commit(
         self,
@@ -552,13 +553,17 @@ class ConsumerEngine:
         timeout_ms: float,
         *,
         skips_unknown: bool = False,
-    ) -> None:
-        """Commit offsets. Commits that the application did not ask for skip partitions that are deleted."""
+    ) -> AbstractSet[TopicPartition]:
+        """Commit offsets. Commits that the application did not ask for skip partitions that are deleted, and
+        return them.
+        """
         if self.commits is None:
             raise InvalidGroupId("a commit needs a group: set group.id")
-        await self.commits.commit(offsets, timeout_ms, skips_unknown=skips_unknown)
-        if self.interceptors:
-            self.interceptors.on_commit({at: each.offset for at, each in offsets.items()})
+        deleted = await self.commits.commit(offsets, timeout_ms, skips_unknown=skips_unknown)
+        kept = {at: each.offset for at, each in offsets.items() if at not in deleted}
+        if kept and self.interceptors:
+            self.interceptors.on_commit(kept)
+        return deleted
 
     def _auto_commit_if_due(self) -> None:
         now_ms = self.clock.monotonic_ms()

@@ -36,6 +36,7 @@ from barnabas.cluster.coordination.contract import (
     check_data,
     check_path,
 )
+from barnabas.cluster.coordination.first_connection import connected_within
 from barnabas.cluster.coordination.session_lease import SessionLease
 from barnabas.cluster.coordination.session_status import SessionStatus
 from barnabas.cluster.coordination.watches import Watches
@@ -154,9 +155,9 @@ class SharedSession(Coordination):
 
     async def start(self, connection_timeout_ms: float) -> None:
         self._keeping = asyncio.create_task(self._keep_connected())
+        store = f"the coordination store at {self._where}"
         try:
-            async with asyncio.timeout(connection_timeout_ms / 1_000):
-                await self._connected.wait()
+            await connected_within(self._connected, connection_timeout_ms, store)
         except TimeoutError:
             raise ConnectionLoss(
                 f"no coordination store answers at {self._where} within {connection_timeout_ms:.0f} ms;"

@@ -43,6 +43,7 @@ from barnabas.cluster.coordination.contract import (
     check_path,
     parent_of,
 )
+from barnabas.cluster.coordination.first_connection import connected_within
 from barnabas.cluster.coordination.session_lease import SessionLease
 from barnabas.cluster.coordination.session_status import SessionStatus
 from barnabas.cluster.coordination.watches import Watches
@@ -158,11 +159,10 @@ class ZooKeeperSession(Coordination):
 
     async def start(self, connection_timeout_ms: float) -> None:
         self._link.start()
+        hosts = ",".join(self._where.hosts)
         try:
-            async with asyncio.timeout(connection_timeout_ms / 1_000):
-                await self._connected.wait()
+            await connected_within(self._connected, connection_timeout_ms, f"ZooKeeper at {hosts}")
         except TimeoutError:
-            hosts = ",".join(self._where.hosts)
             refusal = self._link.refusal
             hint = "is it running?" if refusal is None else refusal
             raise ConnectionLoss(

@@ -65,9 +65,10 @@ def label(x: float, y: float, shown: str, class_: str = "", anchor: str = "start
 def sparkline(points: Sequence[float], name: str, description: str) -> Element:
     """A small line without axes, for a cell of a table."""
     width, height = 120.0, 24.0
-    return svg(
-        width, height, name, description, _curve(points, 0, 1, width, height - 2), class_="chart spark"
-    )
+    steps = max(len(points) - 1, 1)
+    places = [(index / steps, value) for index, value in enumerate(points)]
+    curve = _curve(places, 0, 1, width, height - 2, top=max(*points, 1e-9) if points else 1.0)
+    return svg(width, height, name, description, curve, class_="chart spark")
 
 
 def time_line(
@@ -84,20 +85,26 @@ def time_line(
     """
     height, left, bottom = 150.0, 64.0, 130.0
     values = [value for _, value in points] or [0.0]
-    top = max(*values, 1.0)
+    most = max(values)
+    top = most if most > 0 else 1.0
     first, last = (points[0][0], points[-1][0]) if points else (0, 0)
     description = (
-        f"From {shown(values[0])} to {shown(values[-1])} in {span(last - first)}; the most is {shown(top)}."
+        f"From {shown(values[0])} to {shown(values[-1])} in {span(last - first)}; the most is {shown(most)}."
     )
     begin, end = ends or (f"{span(last - first)} ago", "now")
+    # Labels that rounding makes equal would contradict each other.
+    labels = {shown(top * part): part for part in (1.0, 0.5, 0.0)}
     guides = [
-        (line(left, y, width, y, "grid-line"), label(left - 8, y + 4, shown(top * part), anchor="end"))
-        for part in (1.0, 0.5, 0.0)
+        (line(left, y, width, y, "grid-line"), label(left - 8, y + 4, text, anchor="end"))
+        for text, part in labels.items()
         for y in (bottom - part * (bottom - 12),)
     ]
+    passed = max(last - first, 1)
     moved = element(
         "g",
-        _curve(values, 0, 0, width - left, bottom - 12),
+        _curve(
+            [((at - first) / passed, value) for at, value in points], 0, 0, width - left, bottom - 12, top
+        ),
         attributes={"transform": f"translate({left:g} 12)"},
     )
     chart = svg(
@@ -114,15 +121,13 @@ def time_line(
     return wide(name, chart)
 
 
-def _curve(values: Sequence[float], x: float, y: float, width: float, height: float) -> Content:
-    if len(values) < 2:
+def _curve(
+    points: Sequence[tuple[float, float]], x: float, y: float, width: float, height: float, top: float
+) -> Content:
+    """A line with its area. A point has its part of the width, and a value; `top` is the highest value."""
+    if len(points) < 2:
         return None
-    top = max(*values, 1e-9)
-    step = width / (len(values) - 1)
-    places = [
-        f"{x + index * step:.1f},{y + height - value / top * height:.1f}"
-        for index, value in enumerate(values)
-    ]
+    places = [f"{x + part * width:.1f},{y + height - value / top * height:.1f}" for part, value in points]
     area = f"{x:.1f},{y + height:.1f} {' '.join(places)} {x + width:.1f},{y + height:.1f}"
     return (
         element("polygon", points=area, class_="area"),

@@ -47,6 +47,11 @@ def badge(shown: Content, tone: Tone = "plain", *, title: str | None = None) -> 
     return span(shown, class_=f"badge {tone}", title=title)
 
 
+def live_sign() -> Element:
+    """Whether the figures of the page arrive. The page's script keeps it true."""
+    return span("connecting", class_="live off")
+
+
 def card(
     heading: str | None,
     *content: Content,
@@ -96,6 +101,8 @@ class Column:
     """Sort key of the column, if the table can be sorted by it."""
     is_optional: bool = False
     """Hidden on a narrow screen."""
+    is_short: bool = False
+    """First column of numbers or of other short words: it needs no room for names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +164,8 @@ def _head(column: Column, sorting: Sorting | None) -> Element:
 
 
 def _class(column: Column) -> str | None:
-    names = [*(["num"] if column.is_number else []), *(["opt"] if column.is_optional else [])]
+    classes = (("num", column.is_number), ("opt", column.is_optional), ("short", column.is_short))
+    names = [name for name, applies in classes if applies]
     return " ".join(names) or None
 
 

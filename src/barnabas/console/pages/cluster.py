@@ -98,7 +98,7 @@ def _dir(row: LogDirRow) -> tuple[Content, ...]:
         used = (f"{part:.0%}", meter(part, f"Disk of {row.path}"))
     return (
         a(str(row.broker_id), href=f"/cluster/brokers/{row.broker_id}"),
-        code(row.path),
+        code(row.path, class_="path"),
         badge("online", "good") if row.error is None else badge(row.error, "bad"),
         number(row.replicas),
         size(row.size_bytes),
@@ -354,7 +354,7 @@ async def answer_settings(ctx: Context) -> list[Setting]:
 
 
 _DIR_COLUMNS = (
-    Column("Broker"),
+    Column("Broker", is_short=True),
     Column("Directory"),
     Column("State"),
     Column("Replicas", is_number=True),

@@ -6,6 +6,7 @@ The name of a group can be any text, so it is in the query of an address and nev
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from urllib.parse import urlencode
 
@@ -24,6 +25,7 @@ from barnabas.console.html.components import (
     facts,
     field,
     folded,
+    live_sign,
     note,
 )
 from barnabas.console.html.elements import Content, Element, a, button, code, div, input_, p, span
@@ -41,6 +43,7 @@ from barnabas.core.ids import TopicPartition
 
 REFRESH_S = 3.0
 ROWS_MAX = 2_000
+_TARGET = re.compile(r"(?P<topic>.+):(?P<partition>[0-9]{1,9})=(?P<offset>[0-9]{1,18})")
 _ACTIVE = frozenset({"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 
@@ -69,7 +72,7 @@ async def show(ctx: Context) -> Response:
         actions = a("Reset offsets", href=path_of(group_id, "/reset"), class_="button")
     return ctx.page(
         f"Group {group_id}",
-        heading(group_id, span("live", class_="live"), actions, above=crumbs((("Groups", "/groups"),))),
+        heading(group_id, live_sign(), actions, above=crumbs((("Groups", "/groups"),))),
         live,
         _manage(ctx, group_id) if ctx.may_change else None,
     )
@@ -343,11 +346,10 @@ async def reset(ctx: Context) -> Response:
 
 
 def _target(text: str) -> tuple[TopicPartition, int]:
-    place, _, offset = text.rpartition("=")
-    topic, _, partition = place.rpartition(":")
-    if not topic or not partition.isdigit() or not offset.isdigit():
+    found = _TARGET.fullmatch(text)
+    if found is None:
         raise Refused("the form is damaged: show the change again")
-    return TopicPartition(topic, int(partition)), int(offset)
+    return TopicPartition(found["topic"], int(found["partition"])), int(found["offset"])
 
 
 # --- deletion ---

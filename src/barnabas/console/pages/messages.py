@@ -41,12 +41,19 @@ from barnabas.console.html.elements import (
 )
 from barnabas.console.html.figures import moment, number, size
 from barnabas.console.pages.topic import topic_frame
-from barnabas.console.records.browsing import UNBROKEN_MS, Bounds, Browser, Found, RecordPage
+from barnabas.console.records.browsing import (
+    UNBROKEN_MS,
+    Bounds,
+    Browser,
+    Found,
+    RecordPage,
+    candidate,
+)
 from barnabas.console.records.decoding import FORMATS, ShownBytes, show, visible_name
-from barnabas.console.records.expression import Candidate, Predicate, holds
+from barnabas.console.records.expression import Predicate, holds
 from barnabas.console.records.previews import preview
-from barnabas.console.records.query import LIMIT_MAX, InvalidQuery, MessageQuery
-from barnabas.console.records.tails import Arrived, News, TooMany
+from barnabas.console.records.query import LIMIT, LIMIT_MAX, InvalidQuery, MessageQuery
+from barnabas.console.records.tails import PERIOD_MS, Arrived, News, TooMany
 from barnabas.console.schemas.decoders import PartDecoder
 from barnabas.console.web.context import Context, Refused
 from barnabas.console.web.section import Parameter, Question, Section, get
@@ -59,6 +66,8 @@ from barnabas.records.record import Record
 F = TypeVar("F")
 R = TypeVar("R")
 
+LIMITS = (LIMIT, 100, 200, LIMIT_MAX)
+"""Records of a page."""
 DOWNLOAD_RECORDS_MAX = 10_000
 DOWNLOAD_PAGE = 500
 DOWNLOAD_CHUNK_BYTES = 64 * 1024
@@ -185,13 +194,13 @@ def _search(name: str, query: MessageQuery, partitions: list[int], given: Mappin
     starts = [("newest", "the newest"), ("oldest", "the oldest"), ("offset", "an offset"), ("time", "a time")]
     numbers = [("", "all"), *((str(each), str(each)) for each in partitions[:1_000])]
     formats = [(each, each) for each in FORMATS]
+    limits = [(str(each), str(each)) for each in sorted({*LIMITS, query.limit})]
     return form(
         div(
             choice("start", "Start at", starts, value=given.get("start", "newest")),
             choice("partition", "Partition", numbers, value=given.get("partition", "")),
             field("offset", "Offset", kind="number", min=0, value=given.get("offset", ""), placeholder="0"),
             field("time", "Time, in UTC", kind="datetime-local", step=1, value=given.get("time", "")),
-            choice("value", "Values as", formats, value=query.value_format),
             class_="row",
         ),
         div(
@@ -210,6 +219,12 @@ def _search(name: str, query: MessageQuery, partitions: list[int], given: Mappin
                 ),
                 class_="field filter",
             ),
+            class_="row",
+        ),
+        div(
+            choice("key", "Keys as", formats, value=query.key_format),
+            choice("value", "Values as", formats, value=query.value_format),
+            choice("limit", "Records", limits, value=str(query.limit)),
             check("committed", "committed only", checked=query.committed_only),
             button("Show", class_="primary"),
             class_="row",
@@ -309,11 +324,13 @@ COLUMNS = (
 
 # --- live ---
 
+KEPT_LIVE = ("contains", "filter", "partition", "key", "value")
+LIVE_DECODES_MS = 100.0
+"""For the filter of a viewer, in each period of a tail."""
+
 
 def _live(query: MessageQuery) -> str:
-    kept = {
-        name: text for name, text in query.parameters().items() if name in ("contains", "filter", "partition")
-    }
+    kept = {name: text for name, text in query.parameters().items() if name in KEPT_LIVE}
     return urlencode({**kept, "live": "true"})
 
 
@@ -328,6 +345,7 @@ async def _show_live(ctx: Context, name: str, partitions: list[int]) -> Response
         field("contains", "Contains", value=query.contains),
         field("filter", "Filter", value=query.filter, spellcheck="false"),
         input_(type="hidden", name="live", value="true"),
+        [input_(type="hidden", name=each, value=query.parameters().get(each)) for each in ("key", "value")],
         button("Apply", class_="primary"),
         method="get",
         action=f"/topics/{name}/messages",
@@ -335,7 +353,7 @@ async def _show_live(ctx: Context, name: str, partitions: list[int]) -> Response
     )
     tail = div(
         div(
-            span("waiting for records", class_="live", id="tail-state"),
+            span("connecting", class_="live off", id="tail-state"),
             button("Pause", type="button", id="tail-pause", aria_pressed="false"),
             class_="actions",
         ),
@@ -357,13 +375,19 @@ async def show_live(ctx: Context) -> Response:
     predicate = predicate_of(query)
     await partitions_of(ctx, name)  # an unknown topic is refused here
 
+    now_ms = ctx.console.clock.monotonic_ms
+    decoder, until_ms = ctx.decoder(name, "value", LIVE_DECODES_MS), now_ms() + PERIOD_MS
+
     async def keeps(record: ConsumedRecord[bytes | None, bytes | None]) -> bool:
+        nonlocal decoder, until_ms
         if query.partition is not None and record.partition != query.partition:
             return False
-        found = Candidate(
-            record.partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers
-        )
-        return predicate is None or await holds(predicate, found)
+        if predicate is None:
+            return True
+        if now_ms() >= until_ms:
+            decoder, until_ms = ctx.decoder(name, "value", LIVE_DECODES_MS), now_ms() + PERIOD_MS
+        stored = Record(record.offset, record.timestamp_ms, record.key, record.value, record.headers)
+        return await holds(predicate, await candidate(record.partition, stored, decoder))
 
     async def events() -> AsyncIterator[bytes]:
         connection = ctx.connection
@@ -471,23 +495,17 @@ async def download(ctx: Context) -> Response:
     predicate_of(query)
 
     console = ctx.console
-    if console.downloads >= DOWNLOADS_MAX:
-        raise Refused("too many downloads run now: try again later", 503)
     query = replace(query, limit=DOWNLOAD_PAGE)
-    try:
-        # A query that cannot be answered is refused in words, before the file begins.
-        first = [await read(ctx, name, query, partitions)]
-    except InvalidQuery as error:
-        raise Refused(str(error)) from None
 
     async def lines() -> AsyncIterator[bytes]:
-        if console.downloads >= DOWNLOADS_MAX:  # others have begun since then: the transfer breaks off
-            raise Refused("too many downloads run now", 503)
+        if console.downloads >= DOWNLOADS_MAX:
+            raise Refused("too many downloads run now: try again later", 503)
         console.downloads += 1
         try:
             left, at = DOWNLOAD_RECORDS_MAX, query
-            while left > 0:
-                page = first.pop() if first else await read(ctx, name, at, partitions)
+            page = await read(ctx, name, at, partitions)
+            yield b""  # the query can be answered
+            while True:
                 at, is_complete = at.going_on(page.cursors), page.is_complete
                 records = page.records[:left][::-1]
                 del page
@@ -498,13 +516,19 @@ async def download(ctx: Context) -> Response:
                         found = records.pop()
                         chunk += _line(_plain(found.partition, found.record))
                     yield bytes(chunk)
-                if is_complete:
+                if is_complete or left <= 0:
                     return
+                page = await read(ctx, name, at, partitions)
         finally:
             console.downloads -= 1
 
+    file = lines()
+    try:
+        await anext(file)  # what cannot be answered is refused in words, before the file begins
+    except InvalidQuery as error:
+        raise Refused(str(error)) from None
     headers = {"content-disposition": f'attachment; filename="{name}.jsonl"'}
-    return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
+    return StreamingResponse(file, media_type="application/x-ndjson", headers=headers)
 
 
 def _line(record: dict[str, object]) -> bytes:

@@ -15,6 +15,7 @@ from barnabas.console.html.components import (
     data_table,
     figure_tile,
     folded,
+    live_sign,
     note,
     tiles,
 )
@@ -46,9 +47,7 @@ async def show(ctx: Context) -> Response:
     where = [f"cluster {found.cluster_id}"]
     if found.store:
         where.append(f"metadata in the {found.store} store")
-    return ctx.page(
-        "Overview", heading("Overview", span("live", class_="live"), below=", ".join(where)), live
-    )
+    return ctx.page("Overview", heading("Overview", live_sign(), below=", ".join(where)), live)
 
 
 async def show_live(ctx: Context) -> Response:
@@ -58,7 +57,8 @@ async def show_live(ctx: Context) -> Response:
             if not ctx.may_enter:
                 return  # the user has signed out
             try:
-                found: Content = _figures(await ctx.view.overview(), ctx.connection.traffic)
+                overview = await ctx.connection.live_overview.get()
+                found: Content = _figures(overview, ctx.connection.traffic)
             except FAILURES:
                 found = note("No broker answers now.", tone="bad")
             yield event(found)
@@ -192,7 +192,7 @@ def _broker(row: BrokerRow) -> tuple[Content, ...]:
 
 
 _BROKER_COLUMNS = (
-    Column("Broker"),
+    Column("Broker", is_short=True),
     Column("State"),
     Column("Address"),
     Column("Rack", is_optional=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
@@ -16,21 +17,25 @@ from barnabas.console.html.components import (
     Column,
     badge,
     card,
+    check,
     choice,
     data_table,
     facts,
+    folded,
     note,
     text_field,
 )
-from barnabas.console.html.elements import Content, a, button, code, div, p, pre, span
+from barnabas.console.html.elements import Content, Element, a, button, code, div, p, pre, span
 from barnabas.console.html.figures import moment, number, size
 from barnabas.console.pages.messages import MessageRow, shown_header
 from barnabas.console.pages.topic import topic_frame
 from barnabas.console.records.decoding import FORMATS, Format, ShownBytes, show, visible_name
 from barnabas.console.records.fetching import fetch
+from barnabas.console.records.lines import InvalidLine, read_lines
+from barnabas.console.web.connections import reason_of
 from barnabas.console.web.context import Context, Form, Refused
 from barnabas.console.web.section import Parameter, Question, Section, get, post
-from barnabas.core.errors import OffsetOutOfRange
+from barnabas.core.errors import KafkaError, OffsetOutOfRange
 from barnabas.core.ids import TopicPartition
 from barnabas.records.record import Record
 
@@ -89,10 +94,12 @@ async def _record(ctx: Context, name: str, partition: int, offset: int) -> Recor
             found = await fetch(ctx.cluster, at, offset, FETCH_BYTES, ctx.mask(name))
         except OffsetOutOfRange:
             raise Refused(f"partition {partition} of {name} has no offset {offset:,}", 404) from None
-        if found.records:
-            return found.records[0]
-        if found.unreadable:
+        first = found.records[0] if found.records else None
+        unreadable = found.first_unreadable
+        if unreadable is not None and (first is None or unreadable < first.offset):
             raise Refused(found.unreadable[0], 422)
+        if first is not None:
+            return first
         if found.next_offset <= offset:
             break
         offset = found.next_offset
@@ -241,7 +248,22 @@ async def show_produce(ctx: Context) -> Response:
             class_="actions",
         ),
     )
-    return topic_frame(ctx, name, "Messages", card("Produce a record", form))
+    return topic_frame(
+        ctx, name, "Messages", card("Produce a record", form), card("Produce several", _lines_form(ctx, name))
+    )
+
+
+def _lines_form(ctx: Context, name: str) -> Element:
+    hint = 'A record on each line, as in a download, or like {"key": "a", "value": {"amount": 7}}.'
+    return folded(
+        "Records as lines of JSON …",
+        ctx.form_to(
+            f"/topics/{name}/produce-lines",
+            text_field("lines", "Lines", rows=10, hint=hint, required=True),
+            check("partitions", "into the partitions that the lines name"),
+            button("Produce the lines", class_="primary", id="produce-lines"),
+        ),
+    )
 
 
 def _copy_of(partition: int, record: Record) -> Draft:
@@ -292,6 +314,44 @@ async def produce(ctx: Context) -> Response:
     )
 
 
+async def produce_lines(ctx: Context) -> Response:
+    """Write several records. All lines are read before the first one is sent."""
+    name = ctx.path_text("topic")
+    form = await ctx.form()
+    keeps_partitions = form.flag("partitions")
+    try:
+        records = read_lines(form.raw("lines"))
+    except InvalidLine as error:
+        raise Refused(f"nothing was written: {error}") from None
+    if not records:
+        raise Refused("there are no lines")
+
+    async def send() -> int:
+        async with Producer(ctx.connection.properties) as producer:
+            deliveries = [
+                await producer.send(
+                    name,
+                    each.value,
+                    key=each.key,
+                    headers=each.headers,
+                    partition=each.partition if keeps_partitions else None,
+                )
+                for each in records
+            ]
+            outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        if failures:
+            first = reason_of(failures[0]) if isinstance(failures[0], KafkaError) else repr(failures[0])
+            written = len(records) - len(failures)
+            raise Refused(
+                f"{written:,} of {len(records):,} records are written; the first failure: {first}", 409
+            )
+        return len(records)
+
+    count = await ctx.change("produce", f"{name}, {len(records)} records", send())
+    return ctx.redirect(f"/topics/{name}/messages", f"Wrote {count:,} records.")
+
+
 def _given(form: Form, part: str) -> bytes | None:
     text = form.raw(part)
     try:
@@ -330,6 +390,7 @@ SECTION = Section(
         get(f"{_RECORD}/{{part}}", download_part),
         get("/topics/{topic}/produce", show_produce),
         post("/topics/{topic}/produce", produce),
+        post("/topics/{topic}/produce-lines", produce_lines),
     ),
     questions=(
         Question(

@@ -128,7 +128,7 @@ def _over_time(found: Figures) -> Element | None:
 
 def _sizes(found: Figures) -> Element:
     columns = (
-        Column("Of"),
+        Column("Of", is_short=True),
         Column("Least", is_number=True),
         Column("Median", is_number=True),
         Column("99 %", is_number=True),
@@ -165,7 +165,11 @@ def _partitions(name: str, found: Figures) -> Element:
         )
         for each, records in found.by_partition
     ]
-    columns = (Column("Partition"), Column("Records", is_number=True), Column("Share", is_number=True))
+    columns = (
+        Column("Partition", is_short=True),
+        Column("Records", is_number=True),
+        Column("Share", is_number=True),
+    )
     return card("Partitions", data_table("Records by partition", columns, rows))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -240,7 +241,7 @@ def _setting(found: Setting, changing: str | None) -> tuple[Content, ...]:
 def _plain(found: Setting) -> Content:
     """The value in larger units, where it has some."""
     text = found.value or ""
-    if not text.lstrip("-").isdigit():
+    if _WHOLE_NUMBER.fullmatch(text) is None:
         return None
     value = int(text)
     if value == LONG_MAX or (value == -1 and found.name in UNLIMITED):
@@ -258,6 +259,8 @@ def meaning_of(name: str) -> str:
 
 
 LONG_MAX = 2**63 - 1
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
+"""`str.isdigit` takes a superscript for a digit, which `int` does not."""
 UNLIMITED = frozenset({"retention.ms", "retention.bytes", "log.retention.ms", "log.retention.bytes"})
 _ORIGINS = {
     "topic": "this topic",
@@ -424,10 +427,10 @@ async def answer_settings(ctx: Context) -> list[Setting]:
 
 
 _PARTITION_COLUMNS = (
-    Column("Partition"),
+    Column("Partition", is_short=True),
     Column("Leader"),
     Column("Replicas"),
-    Column("First offset", is_number=True),
+    Column("First offset", is_number=True, is_optional=True),
     Column("End offset", is_number=True),
     Column("Records", is_number=True, is_optional=True),
     Column("Size", is_number=True),

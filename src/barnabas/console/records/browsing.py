@@ -157,22 +157,35 @@ class Browser:
             return
         at, end = scan.reached[partition], self._bounds[partition].end
         found = await self._fetch(partition, at)
-        scan.hold(
-            partition, await self._kept(partition, [each for each in found.records if each.offset < end])
-        )
+        inside = [each for each in found.records if each.offset < end]
+        kept, seen = await self._kept(partition, inside, least=1)
+        scan.hold(partition, kept)
         scan.count(found)
-        scan.reached[partition] = min(found.next_offset, end) if found.next_offset > at else end
+        if seen < len(inside):
+            scan.reached[partition] = inside[seen].offset
+        else:
+            scan.reached[partition] = min(found.next_offset, end) if found.next_offset > at else end
 
     async def _step_older(self, scan: _Scan, partition: int, window: int, *, is_first: bool) -> None:
         end = scan.reached[partition]
         at = start = max(self._bounds[partition].first, end - window)
         kept: list[Found] = []
+        least = 0
         while at < end:
             if self._is_late and not is_first:
                 return  # the next page begins with this window
             found = await self._fetch(partition, at)
-            kept += await self._kept(partition, [each for each in found.records if each.offset < end])
             scan.count(found)
+            inside = [each for each in found.records if each.offset < end]
+            matching, seen = await self._kept(partition, inside, least)
+            if seen < len(inside):
+                if not is_first:
+                    return
+                # The filter takes long. The newest record alone: each page comes further.
+                at = start = end - 1
+                kept, least = [], 1
+                continue
+            kept += matching
             if found.next_offset <= at:
                 break
             at = found.next_offset
@@ -201,18 +214,22 @@ class Browser:
                 committed_only=self._committed_only,
             )
 
-    async def _kept(self, partition: int, records: list[Record]) -> list[Found]:
+    async def _kept(self, partition: int, records: list[Record], least: int) -> tuple[list[Found], int]:
+        """Records that the filter keeps, and how many it has seen: all, or `least` if it is late."""
         if self._predicate is None:
-            return [Found(partition, each) for each in records]
-        found = []
+            return [Found(partition, each) for each in records], len(records)
+        found: list[Found] = []
         unbroken_ms = self._clock.monotonic_ms()
-        for each in records:
-            if self._clock.monotonic_ms() - unbroken_ms > UNBROKEN_MS:
+        for seen, each in enumerate(records):
+            now_ms = self._clock.monotonic_ms()
+            if seen >= least and now_ms >= self._until_ms:
+                return found, seen
+            if now_ms - unbroken_ms > UNBROKEN_MS:
                 await asyncio.sleep(0)  # other viewers wait for the same loop
                 unbroken_ms = self._clock.monotonic_ms()
             if await holds(self._predicate, await candidate(partition, each, self._decoder)):
                 found.append(Found(partition, each))
-        return found
+        return found, len(records)
 
     def _inside(self, partition: int, offset: int) -> int:
         bounds = self._bounds[partition]

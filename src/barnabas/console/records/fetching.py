@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.aborted_transactions import AbortedFilter
 from barnabas.client.core.steps import Steps, ask, raise_for
+from barnabas.client.extensions.records import Record as ConsumedRecord
 from barnabas.console.records.masking import Mask
 from barnabas.core.errors import KafkaError, OffsetOutOfRange
 from barnabas.core.ids import TopicPartition
@@ -33,6 +34,8 @@ DECODED_BYTES_MAX: Final = 32 * 1024 * 1024
 without a key and a value. The next fetch goes on inside the batch."""
 RECORD_BYTES: Final = 256
 HEADER_BYTES: Final = 160
+HEADERS_MAX: Final = 100_000
+"""Of one record. A compressed batch of some kilobytes has room for millions of empty headers."""
 FETCH_BY_NAME: Final = 12
 UNREADABLE_MAX: Final = 5
 
@@ -44,6 +47,8 @@ class Fetched(NamedTuple):
     size_bytes: int
     unreadable: tuple[str, ...] = ()
     """Batches that cannot be decoded, with the reason."""
+    first_unreadable: int | None = None
+    """Last offset of the first of these batches."""
 
 
 async def fetch(
@@ -127,6 +132,7 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
     keeps = AbortedFilter(aborted)
     records: list[Record] = []
     unreadable: list[str] = []
+    first_unreadable = None
     next_offset, kept_bytes = offset, 0
     for each in _batches(data):
         if isinstance(each, RecordBatch) and (not keeps.keeps(each) or each.is_control):
@@ -135,7 +141,7 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
         whole = len(records)
         try:
             found = (
-                iterate_records(each, INFLATED_BYTES_MAX)
+                iterate_records(each, INFLATED_BYTES_MAX, HEADERS_MAX)
                 if isinstance(each, RecordBatch)
                 else iterate_message_records(each, INFLATED_BYTES_MAX)
             )
@@ -143,19 +149,20 @@ def _decoded(data: Buffer, offset: int, aborted: list[tuple[int, int]]) -> Fetch
                 if record.offset < offset:
                     continue
                 if kept_bytes >= DECODED_BYTES_MAX:
-                    return Fetched(records, record.offset, len(data), tuple(unreadable))
+                    return Fetched(records, record.offset, len(data), tuple(unreadable), first_unreadable)
                 records.append(record)
                 kept_bytes += memory_of(record)
         except (KafkaError, ValueError, IndexError) as error:
             del records[whole:]
+            first_unreadable = each.last_offset if first_unreadable is None else first_unreadable
             if len(unreadable) < UNREADABLE_MAX:
                 unreadable.append(f"the batch up to offset {each.last_offset} cannot be decoded: {error}")
         next_offset = max(next_offset, each.next_offset)
-    return Fetched(records, next_offset, len(data), tuple(unreadable))
+    return Fetched(records, next_offset, len(data), tuple(unreadable), first_unreadable)
 
 
-def memory_of(record: Record) -> int:
-    """Bytes that the record takes."""
+def memory_of(record: Record | ConsumedRecord[bytes | None, bytes | None]) -> int:
+    """Bytes that the record takes, its headers included: empty ones too."""
     headers = sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 

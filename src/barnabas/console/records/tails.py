@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.client.extensions.records import Record
+from barnabas.console.records.arriving import RING_BYTES, RING_RECORDS, Newest, newest_of
+from barnabas.console.records.fetching import memory_of
 from barnabas.console.records.masking import Mask, Masks
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -25,18 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-RING_RECORDS: Final = 1_000
-RING_BYTES: Final = 8 * 1024 * 1024
-RECORD_BYTES_MAX: Final = 256 * 1024
-"""A larger value is cut in the ring; its own page has all of it."""
+TAKEN_BYTES: Final = 1024 * 1024
+"""Of batches that a thread decodes at once."""
 SHOWN_AT_ONCE: Final = 20
-PERIOD_S: Final = 0.25
-POLL_MS: Final = 250.0
+PERIOD_MS: Final = 250.0
 FETCH_BYTES_MIN: Final = 512 * 1024
 """Of an answer that comes before the period is over."""
 UNBROKEN_MS: Final = 10.0
-UNBROKEN_BYTES: Final = 256 * 1024
-"""Of records that are masked in one turn of the loop."""
 TAILS_MAX: Final = 32
 VIEWERS_MAX: Final = 64
 
@@ -103,7 +100,7 @@ class _Tail:
             "fetch.max.bytes": 4 * 1024 * 1024,
             # The broker answers when a viewer looks, instead of once for each produce request.
             "fetch.min.bytes": FETCH_BYTES_MIN,
-            "fetch.max.wait.ms": round(PERIOD_S * 1_000),
+            "fetch.max.wait.ms": round(PERIOD_MS),
             "max.partition.fetch.bytes": 512 * 1024,
             "enable.auto.commit": False,
         }
@@ -115,14 +112,10 @@ class _Tail:
                 for each in partitions:
                     await consumer.position(each)
                 self.ready.set()
-                unbroken_bytes = 0
                 while True:
-                    for record in await consumer.poll(timeout_ms=POLL_MS):
-                        self._add(record)
-                        unbroken_bytes += 0 if self._mask is None else _size_of(record)
-                        if unbroken_bytes > UNBROKEN_BYTES:
-                            await asyncio.sleep(0)  # a mask parses: other pages wait for the same loop
-                            unbroken_bytes = 0
+                    taken = await consumer.take_batches(TAKEN_BYTES, PERIOD_MS)
+                    if taken is not None:
+                        self._add(await asyncio.to_thread(newest_of, taken, self._mask))
         except (KafkaError, ClusterUnreachable) as error:
             self.failure = error.message if isinstance(error, KafkaError) else str(error)
         except Exception as error:  # noqa: BLE001 - one tail ends, the others go on
@@ -131,25 +124,14 @@ class _Tail:
         finally:
             self.ready.set()
 
-    def _add(self, record: Record[bytes | None, bytes | None]) -> None:
-        is_cut = _size_of(record) > RECORD_BYTES_MAX
-        if is_cut:
-            record = record._replace(
-                key=record.key[:RECORD_BYTES_MAX] if record.key is not None else None,
-                value=record.value[:RECORD_BYTES_MAX] if record.value is not None else None,
-                headers=record.headers[:20] if _headers_size(record) < RECORD_BYTES_MAX else (),
-            )
-        if self._mask is not None:  # behind the cut: parsing is bounded, and half a value is masked whole
-            record = record._replace(
-                key=self._mask.of_key(record.key),
-                value=self._mask.of_value(record.value),
-                headers=self._mask.of_headers(record.headers),
-            )
-        self._count += 1
-        self._ring.append(Arrived(self._count, record, is_cut))
-        self._ring_bytes += _size_of(record)
+    def _add(self, found: Newest) -> None:
+        self._count += found.records - len(found.kept)
+        for record, is_cut in found.kept:
+            self._count += 1
+            self._ring.append(Arrived(self._count, record, is_cut))
+            self._ring_bytes += memory_of(record)
         while len(self._ring) > RING_RECORDS or self._ring_bytes > RING_BYTES:
-            self._ring_bytes -= _size_of(self._ring.popleft().record)
+            self._ring_bytes -= memory_of(self._ring.popleft().record)
 
 
 class Tails:
@@ -186,7 +168,7 @@ class Tails:
             seen = tail.count
             yield News([], 0, tail.failure)
             while tail.failure is None:
-                await asyncio.sleep(PERIOD_S)
+                await asyncio.sleep(PERIOD_MS / 1_000)
                 news = tail.since(seen)
                 missed = tail.count - seen - len(news)
                 seen = tail.count
@@ -221,11 +203,3 @@ class Tails:
         self._by_topic.clear()
         for each in tails:
             await each.stop()
-
-
-def _headers_size(record: Record[bytes | None, bytes | None]) -> int:
-    return sum(len(name) + len(value or b"") for name, value in record.headers)
-
-
-def _size_of(record: Record[bytes | None, bytes | None]) -> int:
-    return len(record.key or b"") + len(record.value or b"") + _headers_size(record) + 100

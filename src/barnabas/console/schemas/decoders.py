@@ -163,17 +163,24 @@ def without_frame(data: bytes) -> bytes:
 class PartDecoder:
     """Decoder of the keys or of the values of one topic, for one page: a `records.decoding.Decoder`."""
 
-    def __init__(self, schemas: SchemaDecoders | None, message: Message | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        schemas: SchemaDecoders | None,
+        message: Message | None,
+        clock: Clock,
+        decodes_ms: float = PAGE_DECODES_MS,
+    ) -> None:
         self._schemas = schemas
         self._message = message
         self._clock = clock
+        self._decodes_ms = decodes_ms
         self._until_ms = clock.monotonic_ms() + PAGE_WAITS_MS
         self._spent_ms = self._unbroken_ms = 0.0
 
     @property
     def is_spent(self) -> bool:
         """Whether the page has decoded as much as it may: other values are left as they are."""
-        return self._spent_ms > PAGE_DECODES_MS
+        return self._spent_ms > self._decodes_ms
 
     async def decode(self, data: bytes) -> Decoded | None:
         """None if nothing says how to decode these bytes."""

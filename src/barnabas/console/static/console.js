@@ -52,15 +52,45 @@
     for (const each of within.querySelectorAll("details")) if (unfolded.has(summaryOf(each))) each.open = true;
   };
 
-  // The green dot is green while the figures arrive.
+  // The dot is green while figures or records arrive.
   const setLive = (isLive) => {
     for (const each of document.querySelectorAll(".page-head .live")) {
       each.classList.toggle("off", !isLive);
       each.textContent = isLive ? "live" : "not connected";
     }
+    const tail = document.querySelector("#tail-state"); // the stream itself says when it is live
+    if (tail && !isLive) {
+      tail.classList.add("off");
+      tail.textContent = "not connected";
+    }
+  };
+
+  // htmx connects a broken stream again, but not one whose first request failed.
+  const address = "hx-sse:connect";
+  const retryFirstMs = 500;
+  const retryLastMs = 30_000;
+  let retryMs = retryFirstMs;
+  const connectAgain = (element) => {
+    setLive(false);
+    setTimeout(() => {
+      if (element.isConnected) htmx.ajax("GET", element.getAttribute(address), { source: element });
+    }, retryMs);
+    retryMs = Math.min(2 * retryMs, retryLastMs);
   };
   document.addEventListener("htmx:sse:error", () => setLive(false));
-  document.addEventListener("htmx:sse:after:connection", () => setLive(true));
+  document.addEventListener("htmx:sse:after:connection", () => {
+    retryMs = retryFirstMs;
+    setLive(true);
+  });
+  document.addEventListener("htmx:error", ({ target }) => {
+    if (target instanceof Element && target.hasAttribute(address)) connectAgain(target);
+  });
+  document.addEventListener("htmx:before:response", (event) => {
+    const type = event.detail.ctx.response.headers.get("content-type") ?? "";
+    if (!event.target.hasAttribute?.(address) || type.includes("text/event-stream")) return;
+    event.preventDefault(); // the page of an error does not belong into the figures
+    connectAgain(event.target);
+  });
 
   // A paused tail drops what arrives: the reader keeps what is on the page.
   document.addEventListener("htmx:sse:before:message", (event) => {

@@ -115,7 +115,9 @@ class _Guard:
                 return self._not_proven(request, error)
             await self._console.until_open()
             if not ctx.may_enter:
-                return self._finished(ctx, JSONResponse({"message": "sign in first"}, 401), is_new=is_new)
+                waits = self._waits_for_broker(ctx)
+                refused = {"message": self._no_broker if waits else "sign in first"}
+                return self._finished(ctx, JSONResponse(refused, 503 if waits else 401), is_new=is_new)
             response: Response
             try:
                 found = await encoded(as_json(await answer(ctx)))
@@ -196,16 +198,23 @@ class _Guard:
             response.headers["www-authenticate"] = 'Bearer realm="barnabas", error="invalid_token"'
         return self._finished(ctx, response, is_new=False)
 
+    def _waits_for_broker(self, ctx: Context) -> bool:
+        """Whether a visitor who may not enter yet has nothing left to do but to wait."""
+        is_admitted = self._console.settings.token is None or ctx.session.is_admitted
+        return is_admitted and not self._console.connections.needs_login
+
+    @property
+    def _no_broker(self) -> str:
+        return f"No broker answers at {self._console.connections.bootstrap} yet"
+
     def _turned_away(self, ctx: Context) -> Response:
-        if self._console.connections.needs_login or not (
-            self._console.settings.token is None or ctx.session.is_admitted
-        ):
+        if not self._waits_for_broker(ctx):
             if ctx.request.method == "GET" and ctx.request.url.path != "/":
                 ctx.session.wanted_path = ctx.request.url.path + (
                     f"?{ctx.request.url.query}" if ctx.request.url.query else ""
                 )
             return ctx.redirect("/sign-in")
-        waiting = empty(p("No broker answers yet. The console tries again every second."))
+        waiting = empty(p(f"{self._no_broker}. The console tries again every second."))
         return ctx.page("Waiting for a broker", heading("Waiting for a broker"), waiting, status=503)
 
     def _finished(self, ctx: Context, response: Response, *, is_new: bool) -> Response:

@@ -12,8 +12,10 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.config.settings import AdminSettings
 from barnabas.client.security.settings import SecurityProtocol, login_module
+from barnabas.console.view.client.cached import Cached
 from barnabas.console.view.history import LagHistory, TrafficHistory
 from barnabas.console.view.interface import ClusterView
+from barnabas.console.view.rows import Overview
 from barnabas.console.web.bearer import NoToken, read_bearer
 from barnabas.console.web.delegation import Delegation
 from barnabas.core.clock import Clock
@@ -45,6 +47,8 @@ _TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the na
 LOGINS: Final = (JAAS, _TOKEN_URL)
 """Keys that give the console a login of its own."""
 _IDENTITIES: Final = (JAAS, _TOKEN_URL, "ssl.keystore.", "ssl.certificate.", "ssl.key.")
+LIVE_FRESH_MS: Final = 2_000.0
+"""Age of live figures that the viewers of one user share."""
 SIGN_IN_PAUSE_S: Final = 0.5
 SIGN_INS_MAX: Final = 4
 """Passwords that are checked at the same time; each takes a connection to a broker."""
@@ -92,6 +96,8 @@ class Connection:
         self.view: ClusterView
         self.history = LagHistory()
         self.traffic = TrafficHistory()
+        self.live_overview = Cached(self._overview, clock, fresh_ms=LIVE_FRESH_MS)
+        """For pages that stay open. A broker looks at each of its topics and groups for an overview."""
         self.ends_ms: float | None = None
         """Time of the monotonic clock at which the login ends; None for one that lasts."""
         self.returning: Callable[[], Awaitable[None]] | None = None
@@ -108,7 +114,11 @@ class Connection:
     def shown_user(self) -> str:
         return self.user or ANONYMOUS.name
 
+    async def _overview(self) -> Overview:
+        return await self.view.overview()
+
     async def close(self) -> None:
+        await self.live_overview.close()
         closing = getattr(self.view, "close", None) if hasattr(self, "view") else None
         if closing is not None:
             await closing()
@@ -133,6 +143,10 @@ class Connections:
         self._open_view = open_view
         self._checking = asyncio.Semaphore(SIGN_INS_MAX)
         self._delegation: Delegation | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self._properties.get("bootstrap.servers", ""))
 
     @property
     def needs_login(self) -> bool:

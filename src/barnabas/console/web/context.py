@@ -27,7 +27,7 @@ from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.core.steps import ClusterUnreachable
 from barnabas.console.html.elements import Attribute, Content, Element, document, form, input_, render
 from barnabas.console.records.masking import Mask
-from barnabas.console.schemas.decoders import Part, PartDecoder
+from barnabas.console.schemas.decoders import PAGE_DECODES_MS, Part, PartDecoder
 from barnabas.console.view.interface import ClusterView, NotOffered
 from barnabas.console.web.audit import note_change
 from barnabas.console.web.connections import Connection, reason_of
@@ -142,10 +142,10 @@ class Context:
     def view(self) -> ClusterView:
         return self.connection.view
 
-    def decoder(self, topic: str, part: Part) -> PartDecoder:
+    def decoder(self, topic: str, part: Part, decodes_ms: float = PAGE_DECODES_MS) -> PartDecoder:
         """Decoder of keys or values of a topic, for one page: it waits for a registry no longer than that."""
         message = self.console.given.message(self.session.id, (topic, part))
-        return PartDecoder(self.console.schemas, message, self.console.clock)
+        return PartDecoder(self.console.schemas, message, self.console.clock, decodes_ms)
 
     def mask(self, topic: str) -> Mask | None:
         """What no visitor sees of the topic's records."""

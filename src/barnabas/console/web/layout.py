@@ -37,7 +37,10 @@ from barnabas.console.web.navigation import Place, is_current
 from barnabas.console.web.sessions import Notice
 
 HTMX: Final = 'extensions:"hx-csp,sse",includeIndicatorCSS:false'
-SCRIPTS: Final = ("vendor/htmx.min.js", "vendor/hx-csp.min.js", "vendor/hx-sse.min.js", "console.js")
+HTMX_SCRIPT: Final = "vendor/htmx.min.js"
+"""Not deferred. A deferred htmx looks through the page as soon as it runs, perhaps before an extension has
+arrived: the page would stay without live figures."""
+DEFERRED_SCRIPTS: Final = ("vendor/hx-csp.min.js", "vendor/hx-sse.min.js", "console.js")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ def _head(frame: Frame) -> Element:
         title(f"{frame.title} · {frame.cluster}"),
         link(rel="icon", type="image/svg+xml", href=path_of("icon.svg")),
         link(rel="stylesheet", href=path_of("console.css")),
-        [script(src=path_of(each), nonce=frame.nonce, defer=True) for each in SCRIPTS],
+        script(src=path_of(HTMX_SCRIPT), nonce=frame.nonce),
+        [script(src=path_of(each), nonce=frame.nonce, defer=True) for each in DEFERRED_SCRIPTS],
     )
 
 

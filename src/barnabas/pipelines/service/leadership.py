@@ -74,9 +74,15 @@ class Leadership:
         self._leader_id = self._store.service_id
 
     async def close(self) -> None:
-        """Release the claim if this service is the leader."""
+        """Release the claim if this service is the leader. It stops also while the brokers are away."""
         if self.is_leader:
-            await self._store.release()
+            try:
+                await self._store.release()
+            except AWAY as error:
+                logger.warning(
+                    "the claim on the pipelines stays, until %d s after the last heartbeat: %s",
+                    SILENCE_MS // 1_000, error,
+                )  # fmt: skip
 
     async def keep(self) -> None:
         """Write heartbeats, or check those of the leader, without end."""

@@ -82,7 +82,7 @@ class Learned:
     """Values of the replay for values of the recording."""
 
     def __init__(self) -> None:
-        self._values: dict[tuple[str, Any], Any] = {}
+        self._values: dict[tuple[str, Any, Any], Any] = {}
 
     def note(self, kind: str, recorded: Any, replayed: Any, owner: Any = None) -> None:
         """Of numbers, `owner` is the recorded id that has the number."""

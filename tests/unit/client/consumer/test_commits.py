@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -13,12 +13,14 @@ import pytest
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.aio.connections import connect_by_socket
 from barnabas.client.config.settings import ConsumerSettings
+from barnabas.client.consumer import commits as commits_module
 from barnabas.client.consumer.commits import Commits
 from barnabas.client.consumer.engine import ConsumerEngine, PartitionOwner
 from barnabas.client.core.client_errors import CommitFailed
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.offsets import CommittedOffset
 from barnabas.client.core.retries import Retries
+from barnabas.client.extensions.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
 from barnabas.client.membership.interface import GroupOptions, Revoked
 from barnabas.core.clock import SystemClock
@@ -213,6 +215,14 @@ def engine_at(coordinator: Coordinator) -> ConsumerEngine:
     return engine
 
 
+class _Told(ConsumerInterceptor):
+    def __init__(self, told: list[Mapping[TopicPartition, int]]) -> None:
+        self._told = told
+
+    def on_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._told.append(offsets)
+
+
 async def _revoke(engine: ConsumerEngine) -> None:
     await engine._handle(Revoked(frozenset([AT])))
 
@@ -252,13 +262,26 @@ async def test_no_automatic_commit_while_an_owner_commits() -> None:
     await waiting
 
 
-async def test_an_automatic_commit_gives_up_partitions_that_are_gone() -> None:
-    """The coordinator does not know a deleted topic, and no retry changes that."""
-    coordinator = Coordinator(answer(UnknownTopicOrPartition))
-    engine = engine_at(coordinator)
+async def test_a_revocation_waits_briefly_for_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator does not know it, and no retry changes that. Nobody is told that it was committed."""
+    monkeypatch.setattr(commits_module, "UNKNOWN_TOPIC_TIMEOUT_MS", 100)
+    told: list[Mapping[TopicPartition, int]] = []
+    engine = engine_at(Coordinator(answer(UnknownTopicOrPartition)))
+    engine.interceptors = ConsumerInterceptors([_Told(told)])
     async with asyncio.timeout(10):
         await _revoke(engine)
-    assert len(coordinator.requests) == 1
+    assert told == []
+
+
+async def test_a_commit_at_a_revocation_outlives_a_broker_that_knows_no_topic_yet() -> None:
+    """A broker that has just started knows none. The wait for it begins with its first answer."""
+    told: list[Mapping[TopicPartition, int]] = []
+    coordinator = Coordinator(answer(NetworkException), answer(UnknownTopicOrPartition), answer())
+    engine = engine_at(coordinator)
+    engine.interceptors = ConsumerInterceptors([_Told(told)])
+    await _revoke(engine)
+    assert len(coordinator.requests) == 3
+    assert told == [{AT: 5}]
 
 
 async def test_a_commit_of_the_application_waits_for_a_topic_that_may_be_new() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, note
+from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, live_sign, note
 from barnabas.console.html.elements import Content, Element, a, div, p, small, span
 from barnabas.console.html.figures import DASH, moment, number, size
 from barnabas.console.pages.partition.log_chart import log_chart
@@ -42,7 +42,7 @@ async def show(ctx: Context) -> Response:
         f"{name} · {partition}",
         heading(
             f"Partition {partition}",
-            span("live", class_="live"),
+            live_sign(),
             messages,
             above=crumbs((("Topics", "/topics"), (name, f"/topics/{name}"))),
         ),
@@ -163,7 +163,7 @@ def _followers(found: LogPicture) -> Content:
     if not found.followers:
         return None
     columns = (
-        Column("Replica"),
+        Column("Replica", is_short=True),
         Column("State"),
         Column("Log end", is_number=True),
         Column("Behind", is_number=True),
@@ -196,7 +196,9 @@ def _epochs(found: LogPicture) -> Content:
             "Each leader writes in an epoch of its own, so that replicas find where their logs part.",
             class_="soft",
         ),
-        data_table("Leader epochs", (Column("Epoch"), Column("From offset", is_number=True)), rows),
+        data_table(
+            "Leader epochs", (Column("Epoch", is_short=True), Column("From offset", is_number=True)), rows
+        ),
     )
 
 

@@ -11,7 +11,17 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from barnabas.console.html.components import Column, badge, card, crumbs, data_table, facts, folded, note
+from barnabas.console.html.components import (
+    Column,
+    badge,
+    card,
+    crumbs,
+    data_table,
+    facts,
+    folded,
+    live_sign,
+    note,
+)
 from barnabas.console.html.elements import Content, Element, a, button, code, div, element, pre, render, span
 from barnabas.console.html.figures import DASH, duration, known, moment, number, rate
 from barnabas.console.pages.pipelines.asking import ask, path_of
@@ -65,7 +75,7 @@ async def show(ctx: Context) -> Response:
     edit = None
     if ctx.may_edit("pipelines"):
         edit = a("Configure", href=editing_path(name), class_="button small")
-    actions = (span("live", class_="live"), div(_actions(ctx, status), id="pipeline-actions"))
+    actions = (live_sign(), div(_actions(ctx, status), id="pipeline-actions"))
     return ctx.page(
         f"Pipeline {name}",
         heading(name, actions, above=crumbs((("Pipelines", "/pipelines"),))),
