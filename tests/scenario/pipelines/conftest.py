@@ -18,6 +18,7 @@ from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.network.http.asgi import answer_by
 from barnabas.network.http.server import HttpServer, bind_http
+from barnabas.pipelines.service.declarative.trust import NOTHING_TRUSTED, Trusted
 from barnabas.pipelines.service.http.rest import Rest
 from barnabas.pipelines.service.http.rest_settings import rest_security
 from barnabas.pipelines.service.http.server import LoopTimers
@@ -59,8 +60,10 @@ class RunningService(threading.Thread):
         state: Path,
         worker_id: str = "worker:1",
         properties: Mapping[str, str] | None = None,
+        projects: Trusted = NOTHING_TRUSTED,
     ) -> None:
         super().__init__(daemon=True)
+        self._projects = projects
         self.worker_id = worker_id
         self.bootstrap = bootstrap
         self.drivers = ScriptedDrivers()
@@ -93,6 +96,7 @@ class RunningService(threading.Thread):
                 str(self._state),
                 self.worker_id,
                 clock,
+                projects=self._projects,
             )
             await service.open()
             following = asyncio.create_task(service.follow())
@@ -112,9 +116,13 @@ class RunningService(threading.Thread):
 
 @contextmanager
 def running_service(
-    bootstrap: str, state: Path, worker_id: str = "worker:1", properties: Mapping[str, str] | None = None
+    bootstrap: str,
+    state: Path,
+    worker_id: str = "worker:1",
+    properties: Mapping[str, str] | None = None,
+    projects: Trusted = NOTHING_TRUSTED,
 ) -> Iterator[RunningService]:
-    service = RunningService(bootstrap, state, worker_id, properties)
+    service = RunningService(bootstrap, state, worker_id, properties, projects)
     service.start()
     assert service.ready.wait(60)
     try:

@@ -1,7 +1,4 @@
-"""Checkpoints on the local disk, read without Spark: committed offsets and generations.
-
-Spark writes a file per micro-batch into `offsets` before the batch and into `commits` after it.
-"""
+"""Checkpoints on the local disk, read without Spark: committed offsets and generations."""
 
 from __future__ import annotations
 
@@ -10,17 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.pipelines.state.checkpoint_format import source_offsets
+from barnabas.pipelines.state.committed_offsets import committed_texts, numbers_in
 
 
 def committed_offsets(checkpoint: str) -> dict[str, Any]:
     """Source offsets of the last finished micro-batch's first source; empty if there is none here."""
-    directory = Path(checkpoint)
-    done = _numbers(directory / "commits")
-    while done:
-        try:
-            text = (directory / "offsets" / str(done.pop())).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            continue  # lost in a crash of the machine
+    for text in committed_texts(Path(checkpoint)):
         for found in filter(None, source_offsets(text)):
             return found
     return {}
@@ -28,7 +20,7 @@ def committed_offsets(checkpoint: str) -> dict[str, Any]:
 
 def last_generation(state_location: str, name: str) -> int:
     """Highest generation of a pipeline with a directory on this machine; -1 if there is none."""
-    return max(_numbers(Path(state_location) / name), default=-1)
+    return max(numbers_in(Path(state_location) / name), default=-1)
 
 
 def remove_generations(state_location: str, name: str, last: int) -> None:
@@ -36,14 +28,8 @@ def remove_generations(state_location: str, name: str, last: int) -> None:
     directory = Path(state_location) / name
     if directory.resolve().parent != Path(state_location).resolve():
         return  # a directory elsewhere is not the pipeline's
-    for number in _numbers(directory):
+    for number in numbers_in(directory):
         if number <= last:
             shutil.rmtree(directory / str(number))
     if directory.is_dir() and not any(directory.iterdir()):
         directory.rmdir()
-
-
-def _numbers(directory: Path) -> list[int]:
-    if not directory.is_dir():
-        return []
-    return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal())

@@ -11,14 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final
 
 from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.error_isolation import sweeping
+from barnabas.pipelines.service.declarative.log_ends import LogEnds
+from barnabas.pipelines.service.declarative.positions import reached, unread_records
 from barnabas.pipelines.service.errors import AWAY
 from barnabas.pipelines.service.positions import Positions
 from barnabas.pipelines.service.store import Stored
 from barnabas.pipelines.service.supervisor import State, Supervised
+from barnabas.pipelines.spec.declarative.project import known_project
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.protocol.offset_numbers import EARLIEST, LATEST
 
@@ -28,15 +32,12 @@ PERIOD_S: Final = 5.0
 QUERY_TIMEOUT_S: Final = 5.0
 
 
-class Ends(Protocol):
-    """Offsets at which the partitions of a topic begin (EARLIEST) and end (LATEST)."""
-
-    async def offsets(self, topic: str, timestamp: int) -> dict[TopicPartition, int]: ...
-
-
 class Lags:
     def __init__(
-        self, positions: Positions, ends: Ends, pipelines: Callable[[], Iterable[tuple[Stored, Supervised]]]
+        self,
+        positions: Positions,
+        ends: LogEnds,
+        pipelines: Callable[[], Iterable[tuple[Stored, Supervised]]],
     ) -> None:
         self._positions = positions
         self._ends = ends
@@ -52,16 +53,26 @@ class Lags:
     async def refresh(self) -> None:
         ends: dict[str, dict[TopicPartition, int] | None] = {}
         for stored, pipeline in list(self._pipelines()):
-            if not _can_ask(pipeline.spec):
+            if pipeline.spec.project_file is None and not _can_ask(pipeline.spec):
                 if pipeline.state is not State.RUNNING:
                     pipeline.lag = None
                 continue
             try:
                 async with asyncio.timeout(QUERY_TIMEOUT_S):
-                    pipeline.lag = await self._lag(stored, pipeline, ends)
+                    if pipeline.spec.project_file is not None:
+                        pipeline.lag = await self._project_lag(Path(pipeline.spec.project_file))
+                    else:
+                        pipeline.lag = await self._lag(stored, pipeline, ends)
             except (*AWAY, TimeoutError) as error:
                 logger.debug("pipeline %s: the lag is unknown: %s", stored.name, error)
                 pipeline.lag = None
+
+    async def _project_lag(self, file: Path) -> int | None:
+        project = await asyncio.to_thread(known_project, file)
+        if project is None:
+            return None
+        found = await asyncio.to_thread(reached, project.storage)
+        return await unread_records(found, project.topics, self._ends)
 
     async def _lag(
         self, stored: Stored, pipeline: Supervised, ends: dict[str, dict[TopicPartition, int] | None]

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from barnabas.core.clock import Clock
@@ -26,12 +27,15 @@ from barnabas.core.reporting.error_isolation import sweeping
 from barnabas.core.tasks import Tasks
 from barnabas.pipelines.service.checkpoints import last_generation, remove_generations
 from barnabas.pipelines.service.config_provider_policy import NOTHING_ALLOWED, Allowances
+from barnabas.pipelines.service.declarative.positions import reached
+from barnabas.pipelines.service.declarative.trust import NOTHING_TRUSTED, Trusted, checked_project
 from barnabas.pipelines.service.errors import AWAY, ServiceError
 from barnabas.pipelines.service.leadership import Claims, Leadership, LeadershipChange
 from barnabas.pipelines.service.positions import GroupOffsets, Positions, altered, by_topic, offset_row
 from barnabas.pipelines.service.store import Change, Claim, Stored, Target
 from barnabas.pipelines.service.supervisor import AT_REST, State, Supervised, Supervisor
 from barnabas.pipelines.spec.connect.config import spec_of_config
+from barnabas.pipelines.spec.declarative.project import UNREADABLE, known_project
 from barnabas.pipelines.spec.model import Part, PipelineSpec
 from barnabas.pipelines.spec.problems import InvalidSpec
 
@@ -60,9 +64,11 @@ class PipelineService:
         worker_id: str,
         clock: Clock,
         allowances: Allowances = NOTHING_ALLOWED,
+        projects: Trusted = NOTHING_TRUSTED,
     ) -> None:
         self.supervisor = supervisor
         self._allowances = allowances
+        self._projects = projects
         self._clock = clock
         self.worker_id = worker_id
         self.leadership = Leadership(store, worker_id, clock)
@@ -259,6 +265,8 @@ class PipelineService:
         stored = self.stored(name)
         spec = self.spec(name)
         progress = self.pipeline(name).progress
+        if spec.project_file is not None:
+            return await self._project_offsets(spec.project_file)
         if spec.source.type != "topic":
             found = await self.positions.document(stored, progress)
             return [{"partition": {"source": spec.source.type}, "offset": dict(found)}] if found else []
@@ -269,11 +277,17 @@ class PipelineService:
             if offset >= 0
         ]
 
+    async def _project_offsets(self, file: str) -> list[dict[str, Any]]:
+        project = await asyncio.to_thread(known_project, Path(file))
+        found = {} if project is None else (await asyncio.to_thread(reached, project.storage)).positions
+        return [offset_row(*topic_partition, offset) for topic_partition, offset in sorted(found.items())]
+
     async def reset_offsets(self, name: str) -> None:
         """Begin again where the spec says, with a new checkpoint and no offsets in the group."""
         async with self._changing():
             stored = self._stopped(name)
             spec = self.spec(name)
+            _refuse_for_project(spec)
             await self._delete_groups(spec)
             await self._change(stored.next_generation(None))
 
@@ -285,6 +299,7 @@ class PipelineService:
     async def _set_offsets(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         stored = self._stopped(name)
         spec = self.spec(name)
+        _refuse_for_project(spec)
         if spec.source.type != "topic":
             raise ServiceError(400, f"The offsets of a {spec.source.type} source cannot be set, only reset")
         progress = self.pipeline(name).progress
@@ -297,11 +312,14 @@ class PipelineService:
     def connector_type(self, name: str) -> str:
         if self.problem(name) is not None:
             return "unknown"
-        return "sink" if self.spec(name).source.type == "topic" else "source"
+        return "sink" if self.spec(name).source.type in ("topic", "project") else "source"
 
     def topics(self, name: str) -> list[str]:
         spec = self.spec(name)
         names = [*spec.source.get("topics", [])] if spec.source.type == "topic" else []
+        progress = self.pipeline(name).progress
+        if spec.project_file is not None and progress is not None:
+            names = sorted(progress.offsets)
         names += [spec.sink["topic"]] if spec.sink.get("topic") else []
         return names + ([spec.errors.dead_letter_topic] if spec.errors.dead_letter_topic else [])
 
@@ -319,10 +337,22 @@ class PipelineService:
                 f" ({name})",
             )
         flat, spec = _flat_config(name, config)
+        if spec.project_file is not None:
+            self._check_project(spec)
         complaints = list(self._allowances.complaints(spec))
         if complaints:
             raise _invalid(len(complaints), "\n".join(complaints))
         return flat
+
+    def _check_project(self, spec: PipelineSpec) -> None:
+        try:
+            project = checked_project(Path(str(spec.project_file)), self._projects)
+        except InvalidSpec as error:
+            raise _invalid(len(error.problems), str(error)) from None
+        except UNREADABLE as error:
+            raise _invalid(1, str(error)) from None
+        if project.name != spec.name:
+            raise _invalid(1, f"{project.file} has the name {project.name!r}, not {spec.name!r}")
 
     async def _change(self, stored: Stored) -> Stored:
         self.leadership.check()
@@ -378,6 +408,16 @@ def _invalid(count: int, text: str) -> ServiceError:
     return ServiceError(
         400, f"Connector configuration is invalid and contains the following {count} error(s):\n{text}"
     )
+
+
+def _refuse_for_project(spec: PipelineSpec) -> None:
+    if spec.project_file is not None:
+        raise ServiceError(
+            400,
+            "The offsets of a declarative pipeline are in Spark's checkpoints. While it is stopped, a full"
+            f" refresh empties its tables and reads everything again: spark-pipelines run --spec"
+            f" {spec.project_file} --full-refresh-all",
+        )
 
 
 def _effective(stored: Stored) -> PipelineSpec:

@@ -193,7 +193,8 @@ class Supervisor:
         pipeline.records_total += progress.records
         pipeline.errors_total += progress.errors
         pipeline.rate.add(self._clock.now_ms(), progress.records)
-        if progress.records:
+        # A declarative pipeline reports only when an update has caught up.
+        if progress.records or pipeline.spec.project_file is not None:
             pipeline.failures = pipeline.waits = 0
             # The micro-batch that failed has been written, so its error is over.
             pipeline.last_error = None

@@ -19,6 +19,9 @@ TEXT_MAX: Final = 400
 _NAMES: Final = ("topics", "pattern", "assign", "topic", "path", "table", "url", "prefix")
 """Options that say where a source reads or a sink writes. The first one that is set names the stage."""
 
+_OF_PROJECTS: Final = ("project", "tables")
+"""Ends of a declarative pipeline, which Spark knows and a spec cannot name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -77,6 +80,9 @@ def _letters(spec: PipelineSpec) -> Stage:
 
 
 def _stage(kind: StageKind, part: Part) -> Stage:
+    if part.type in _OF_PROJECTS:
+        title = str(part.get("file", ""))
+        return Stage(kind, part.type, title or part.type, {})
     plugin = CATALOGUE[kind][part.type]
     settings: dict[str, str] = {}
     for name, value in part.options.items():

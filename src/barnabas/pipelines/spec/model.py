@@ -114,8 +114,15 @@ class PipelineSpec:
         )
 
     @property
+    def project_file(self) -> str | None:
+        """Project file of a declarative pipeline, which Spark runs; None for every other pipeline."""
+        return str(self.source["file"]) if self.source.type == "project" else None
+
+    @property
     def own_groups(self) -> tuple[str, ...]:
         """Every group that holds offsets of the pipeline: its own, and those of its dead letters."""
+        if self.project_file is not None:
+            return ()  # its positions are in Spark's checkpoints alone
         return (self.group_id, f"{self.group_id}-dead-letters", f"{self.group_id}-quarantine")
 
     def to_document(self) -> dict[str, Any]:

@@ -25,7 +25,8 @@ class Progress:
     offsets: Mapping[str, Any]
     """End offsets of the micro-batch."""
     sink: Mapping[str, Any] | None = None
-    """Size and last commit of a table, with the time of the newest record in it; None for other sinks."""
+    """Size and last commit of a table, with the time of the newest record in it. Flows and last update of a
+    declarative pipeline. None for other sinks."""
 
     def to_document(self) -> dict[str, Any]:
         return asdict(self)
@@ -101,8 +102,12 @@ def behind_ms(progress: Progress, lag: int | None, now_ms: int) -> int | None:
 
 
 def sink_line(progress: Progress, lag: int | None, now_ms: int) -> str | None:
-    """Line such as `delta table, version 12  9 rows in 3 files (0.1 MB)  last commit 5 s ago  2 s behind`"""
+    """Line such as `delta table, version 12  9 rows in 3 files (0.1 MB)  last commit 5 s ago  2 s behind`, or
+    `2 flows  last update 5 s ago` for a declarative pipeline."""
     sink = progress.sink
+    if sink and "updated_at_ms" in sink:
+        ago_s = max(0, now_ms - int(sink["updated_at_ms"])) // 1_000
+        return f"{sink['flows']} flows  last update {ago_s:,} s ago"
     if not sink or "version" not in sink:
         return None
     ago_s = max(0, now_ms - int(sink["committed_at_ms"])) // 1_000
@@ -119,7 +124,7 @@ def progress_line(progress: Progress, total: int) -> str:
     """Line such as `clean  batch 12  1,200 records (4,100/s, 292 ms)  lag 0  total 14,000`"""
     parts = [
         progress.pipeline,
-        f"batch {progress.batch_id}",
+        f"{'update' if progress.sink and 'updated_at_ms' in progress.sink else 'batch'} {progress.batch_id}",
         f"{progress.records:,} records ({progress.records_per_second:,.0f}/s, {progress.batch_ms} ms)",
     ]
     if progress.lag is not None:

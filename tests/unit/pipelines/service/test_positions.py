@@ -139,6 +139,9 @@ class FixedEnds:
         }
         self.failure: Exception | None = None
 
+    async def topic_id(self, topic: str) -> str:
+        return f"id of {topic}"
+
     async def offsets(self, topic: str, timestamp: int) -> dict[TopicPartition, int]:
         assert topic == "s"
         if self.failure is not None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from barnabas.cli.commands.pipelines.pipeline_export import export_pipeline
+from barnabas.cli.commands.pipelines.pipeline_project import describe_project, load_project, start_project
 from barnabas.cli.commands.pipelines.pipeline_run import run
 from barnabas.cli.commands.pipelines.pipeline_spec import (
     beginning,
@@ -40,6 +42,7 @@ from barnabas.client.security.settings import SecurityProtocol
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import InvalidConfig
 from barnabas.node.log_output import configure_logging
+from barnabas.pipelines.spec.declarative.project import is_project
 from barnabas.pipelines.spec.own_cluster import of_properties
 from barnabas.security.http.token import LocalToken
 
@@ -88,17 +91,26 @@ pipeline.add_command(run)
 @pipeline.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def validate(files: tuple[Path, ...]) -> None:
-    """Validate specs without starting Spark."""
+    """Validate specs and declarative projects without starting Spark."""
     failed = 0
     for file in files:
         try:
-            spec = load_file(file)[0]
+            name, description = _validated(file)
         except (InvalidSettings, NotFound) as error:
             failed = failed or error.exit_code
             click.echo(error.message, err=True)
         else:
-            click.echo(f"{file}: {spec.name} is valid: {describe(spec)}")
+            click.echo(f"{file}: {name} is valid: {description}")
     sys.exit(failed)
+
+
+def _validated(file: Path) -> tuple[str, str]:
+    """Name and description of the pipeline in a file."""
+    if is_project(file):
+        project = load_project(file)
+        return project.name, describe_project(project)
+    spec = load_file(file)[0]
+    return spec.name, describe(spec)
 
 
 def _print_address(url: str, token: LocalToken | None) -> None:
@@ -127,6 +139,13 @@ def _print_address(url: str, token: LocalToken | None) -> None:
     metavar="DIR|URL",
     help="Topics may have tables (barnabas.table) here. Default: anywhere, and nowhere on a secured cluster.",
 )
+@click.option(
+    "--projects",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Declarative projects may be here. Default: anywhere if the service requires its own token.",
+)
 @state_option
 @master_option
 @bootstrap_option
@@ -136,6 +155,7 @@ def serve(
     listen: str,
     config_file: Path | None,
     tables: tuple[str, ...],
+    projects: tuple[Path, ...],
     state: str,
     master: str | None,
     bootstrap: Bootstrap,
@@ -175,6 +195,7 @@ def serve(
                 properties=properties_of(config_file) if config_file is not None else {},
                 master=master,
                 tables=Allowed(tables, is_anywhere=is_open and not tables),
+                projects=projects,
                 ready=_print_address,
             )
         )
@@ -190,11 +211,17 @@ def serve(
 @click.argument("what", metavar="FILE|NAME")
 @_url
 def start(what: str, service: Service) -> None:
-    """Send the spec in FILE to the service and start it, or start the pipeline NAME of the service."""
+    """Send the spec in FILE to the service and start it, or start the pipeline NAME of the service.
+
+    FILE may be the spark-pipeline.yml of a declarative project on the service's machine.
+    """
     file = Path(what)
     if not file.is_file():
         ask(service, "PUT", path_of(what, "resume"))
         click.echo(f"started {what}")
+        return
+    if is_project(file):
+        click.echo(f"started {start_project(file, service)}: Spark updates it when there are new records")
         return
     spec = load_file(file)[0]
     config = {
@@ -259,6 +286,31 @@ def reset(name: str, service: Service) -> None:
         return
     ask(service, "PUT", path_of(name, "resume"))
     click.echo(f"reset {name}: it starts again at the position of its spec")
+
+
+@pipeline.command(short_help="Print a YAML pipeline as declarative Python.")
+@click.argument("what", metavar="FILE|NAME")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the project (spark-pipeline.yml and Python) into DIR instead.",
+)
+@click.option(
+    "--bootstrap",
+    envvar="BARNABAS_BOOTSTRAP",
+    default="127.0.0.1:9092",
+    show_default=True,
+    metavar="HOST:PORT,…",
+    help="Brokers that the Python names, where the spec names none.  [env: BARNABAS_BOOTSTRAP]",
+)
+@_url
+def export(what: str, directory: Path | None, bootstrap: str, service: Service) -> None:
+    """Print the spec in FILE, or the pipeline NAME of the service, as declarative Python for Spark.
+
+    What the declarative form cannot say is refused by name.
+    """
+    export_pipeline(what, directory, bootstrap, service)
 
 
 @pipeline.command(name="list")

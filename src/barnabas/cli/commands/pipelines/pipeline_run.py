@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.commands.pipelines.pipeline_project import run_project
 from barnabas.cli.commands.pipelines.pipeline_spec import (
     check_master,
     describe,
@@ -24,6 +25,7 @@ from barnabas.cli.support.connection_hints import advice, login_is_missing
 from barnabas.cli.support.exit_codes import INTERRUPTED, Failure, InvalidSettings, NotFound, Unreachable
 from barnabas.cli.support.progress import Stages
 from barnabas.cli.support.session import Bootstrap, bootstrap_option, given_file, given_properties
+from barnabas.pipelines.spec.declarative.project import is_project
 
 if TYPE_CHECKING:
     from barnabas.pipelines.spec.model import PipelineSpec
@@ -63,8 +65,12 @@ def run(
 ) -> None:
     """Run the pipeline in FILE here, until it ends or is interrupted.
 
-    Python modules in the directory of FILE can be imported.
+    Python modules in the directory of FILE can be imported. FILE may be the spark-pipeline.yml of a
+    declarative project: Spark then updates it whenever there are new records.
     """
+    if is_project(file):
+        run_project(file, bootstrap, quiet=quiet)
+        return
     _find_modules_in(file.parent)
     spec, located = load_file(file, runs_here=True)
     spec = _by_own_settings(spec, ctx)

@@ -56,7 +56,7 @@ def load_file(file: Path, *, runs_here: bool = False) -> tuple[PipelineSpec, Loc
     except UnicodeDecodeError:
         raise InvalidSettings(f"{file} is not a pipeline's file: it is not UTF-8 text") from None
     except (InvalidSpec, UnreadableSpec) as error:
-        raise _InvalidSpec(str(error)) from None
+        raise InvalidSpecText(str(error)) from None
 
 
 def require_spark() -> None:
@@ -65,7 +65,7 @@ def require_spark() -> None:
         raise InvalidSettings(what_to_install())
 
 
-class _InvalidSpec(InvalidSettings):
+class InvalidSpecText(InvalidSettings):
     """Keeps its lines, one for each problem."""
 
     def show(self, file: Any = None) -> None:

@@ -7,11 +7,15 @@ from typing import Any
 
 from barnabas.pipelines.service.errors import ServiceError
 from barnabas.pipelines.spec.connect.config import WHOLE_SPEC, connector_types, spec_of_config
+from barnabas.pipelines.spec.declarative.settings import CONNECTOR_CLASS, PROJECT_FILE, SETTINGS
 from barnabas.pipelines.spec.options.catalogue import CATALOGUE
-from barnabas.pipelines.spec.options.option import Kind, Option
+from barnabas.pipelines.spec.options.option import REQUIRED, Kind, Option
 from barnabas.pipelines.spec.options.sections import ERRORS, TOP
 from barnabas.pipelines.spec.problems import InvalidSpec, meant
 
+_WHOLES = (WHOLE_SPEC, CONNECTOR_CLASS)
+"""Classes of pipelines that are not described by one source and one sink."""
+_PROJECT = Option(PROJECT_FILE, Kind.TEXT, REQUIRED, "Path of a spark-pipeline.yml on the service's machine.")
 _TYPES = {
     Kind.INTEGER: "LONG",
     Kind.NUMBER: "DOUBLE",
@@ -24,7 +28,8 @@ def plugin_list(version: str) -> list[dict[str, str]]:
     ends = [
         {"class": name, "type": plugin.role, "version": version} for name, plugin in connector_types().items()
     ]
-    return [*ends, {"class": WHOLE_SPEC, "type": "sink", "version": version}]
+    wholes = ({"class": name, "type": "sink", "version": version} for name in _WHOLES)
+    return [*ends, *wholes]
 
 
 def config_keys(name: str) -> list[dict[str, Any]]:
@@ -70,6 +75,8 @@ def _rows(name: str) -> tuple[Option, ...]:
     short = _short(name)
     if short == WHOLE_SPEC:
         return (Option("pipeline.spec", Kind.TEXT, None, "A whole spec, as YAML."),)
+    if short == CONNECTOR_CLASS:
+        return (_PROJECT, *SETTINGS)
     plugin = connector_types().get(short.removesuffix("Connector"))
     if plugin is None:
         plugin = CATALOGUE["transform"].get(short)
@@ -95,7 +102,7 @@ _CONNECT_NAMES = {
     ("errors", "max_error_ratio"): "errors.max.error.ratio",
 }
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "connector.class": (*connector_types(), WHOLE_SPEC),
+    "connector.class": (*connector_types(), *_WHOLES),
     **{row.name: row.choices for row in TOP},
     **{alias: row.choices for row in ERRORS for alias in row.aliases},
 }

@@ -6,9 +6,10 @@ import asyncio
 import random
 import signal
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.client.admin.groups import Groups
@@ -16,7 +17,6 @@ from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.client.security.settings import SecuritySettings
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
-from barnabas.core.ids import TopicPartition
 from barnabas.core.reporting.error_isolation import sweeping
 from barnabas.core.scheduler import Cancellable
 from barnabas.network.http.asgi import answer_by
@@ -24,7 +24,12 @@ from barnabas.network.http.server import HttpServer, bind_http
 from barnabas.network.listener import Listener
 from barnabas.pipelines.service.cluster_tables import ClusterTables
 from barnabas.pipelines.service.config_provider_policy import Allowances
+from barnabas.pipelines.service.declarative.log_ends import ClusterLogEnds
+from barnabas.pipelines.service.declarative.trust import Trusted
 from barnabas.pipelines.service.drivers import DriverProcesses
+from barnabas.pipelines.service.hosting.hosting import Hosting
+from barnabas.pipelines.service.hosting.routing import RoutedDrivers
+from barnabas.pipelines.service.hosting.update_process import run_update
 from barnabas.pipelines.service.http.rest import Rest
 from barnabas.pipelines.service.http.rest_settings import protected_rest, rest_security
 from barnabas.pipelines.service.lags import Lags
@@ -32,7 +37,6 @@ from barnabas.pipelines.service.service import PipelineService
 from barnabas.pipelines.service.store import ClientConfig, PipelineStore
 from barnabas.pipelines.service.supervisor import Supervisor
 from barnabas.pipelines.service.topic_tables import Allowed, TopicTables
-from barnabas.protocol.offset_numbers import READ_COMMITTED
 from barnabas.security.http.token import LocalToken
 
 
@@ -57,20 +61,6 @@ class LoopTimers:
         return asyncio.get_running_loop().call_later(delay_ms / 1_000, guarded)
 
 
-class ClusterEnds:
-    """End offsets of topics in the service's own cluster (`lags.Ends`)."""
-
-    def __init__(self, cluster: ClusterClient) -> None:
-        self._cluster = cluster
-
-    async def offsets(self, topic: str, timestamp: int) -> dict[TopicPartition, int]:
-        count = len((await self._cluster.topic(topic, auto_create=False)).partitions)
-        wanted = {TopicPartition(topic, partition): timestamp for partition in range(count)}
-        return await self._cluster.run_with_retries(
-            lambda: self._cluster.state.list_offsets(wanted, isolation=READ_COMMITTED)
-        )
-
-
 @asynccontextmanager
 async def open_service(
     own: OwnCluster,
@@ -80,6 +70,7 @@ async def open_service(
     worker_id: str,
     allowances: Allowances,
     tables: Allowed,
+    projects: Trusted,
 ) -> AsyncIterator[tuple[PipelineService, str]]:
     """Service with its drivers, and the id of its cluster."""
     clock = SystemClock()
@@ -94,7 +85,10 @@ async def open_service(
     store = PipelineStore(own.config, uuid.uuid4().hex)
     async with cluster, store:
         await cluster.refresh(())
-        drivers = DriverProcesses(addresses, state_location, master)
+        ends = ClusterLogEnds(cluster)
+        drivers = RoutedDrivers(
+            DriverProcesses(addresses, state_location, master), Hosting(run_update, ends, clock, projects)
+        )
         supervisor = Supervisor(drivers, LoopTimers(), clock)
         service = PipelineService(
             store,
@@ -104,11 +98,12 @@ async def open_service(
             worker_id,
             clock,
             allowances,
+            projects,
         )
         tasks: list[asyncio.Task[None]] = []
         try:
             await service.open()
-            lags = Lags(service.positions, ClusterEnds(cluster), service.supervised)
+            lags = Lags(service.positions, ends, service.supervised)
             kept = TopicTables(service, ClusterTables(cluster), clock, tables, own.client_settings)
             tasks = [
                 asyncio.create_task(each)
@@ -143,6 +138,7 @@ async def serve(
     properties: Mapping[str, str],
     master: str | None,
     tables: Allowed,
+    projects: Sequence[Path],
     ready: Callable[[str, LocalToken | None], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM. After a restart, pipelines continue where they were.
@@ -168,6 +164,7 @@ async def serve(
             worker_id=worker_id,
             allowances=allowances,
             tables=tables,
+            projects=Trusted(tuple(projects), is_anywhere=not projects and token is not None),
         )
         async with opening as (service, cluster_id):
             application = Rest(service, cluster_id).application()

@@ -71,7 +71,12 @@ same and for locks, and SQLite's lock."""
 def reason_of(error: BaseException, spec: PipelineSpec) -> str:
     if isinstance(error, (ConnectionError, Py4JNetworkError)) or _NO_REASON.fullmatch(str(error)):
         return JVM_ENDED
-    return scrub(" ".join(_readable(_sentence(str(error))).split()), spec)[:LENGTH_MAX]
+    return scrub(reason_of_text(str(error)), spec)
+
+
+def reason_of_text(text: str) -> str:
+    """Reason of a failure in another process, from what it printed."""
+    return " ".join(_readable(_sentence(text)).split())[:LENGTH_MAX]
 
 
 def failure_of(error: BaseException, spec: PipelineSpec) -> PipelineFailed:

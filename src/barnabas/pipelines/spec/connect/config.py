@@ -3,7 +3,8 @@
 A configuration is a flat map of text. `connector.class` names one of our sources or sinks, by its short name
 or by that of an equivalent Connect plugin (`connect.jdbc`). The other end is a topic, as in Connect: a sink
 connector reads `topics`, a source connector writes `topic`. `connector.class=Pipeline` instead takes a whole
-spec as YAML under `pipeline.spec`.
+spec as YAML under `pipeline.spec`, and `connector.class=DeclarativePipeline` the path of a project under
+`project.file`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.pipelines.spec.connect.jdbc import translated
+from barnabas.pipelines.spec.declarative.settings import CONNECTOR_CLASS, declarative_spec
 from barnabas.pipelines.spec.model import PipelineSpec
 from barnabas.pipelines.spec.options.catalogue import CATALOGUE
 from barnabas.pipelines.spec.options.option import Kind, Plugin, Value
@@ -57,10 +59,14 @@ def spec_of_config(name: str, config: Mapping[str, Any]) -> PipelineSpec:
     asked = config.get("connector.class")
     if asked is None:
         names = ", ".join(connector_types())
-        raise _invalid("connector.class", f"is missing; expected {WHOLE_SPEC} or one of {names}")
+        raise _invalid(
+            "connector.class", f"is missing; expected {WHOLE_SPEC}, {CONNECTOR_CLASS} or one of {names}"
+        )
     short = str(asked).rsplit(".", 1)[-1].removesuffix("Connector")
     if short == WHOLE_SPEC:
         return load(_whole(name, config))
+    if short == CONNECTOR_CLASS:
+        return declarative_spec(name, config)
     plugin = connector_types().get(short)
     if plugin is None:
         raise _invalid("connector.class", f"there is no connector {asked!r} here; {_instead(short)}")
@@ -78,7 +84,7 @@ def spec_of_config(name: str, config: Mapping[str, Any]) -> PipelineSpec:
 def _instead(short: str) -> str:
     if short in _ELSEWHERE:
         return f"{_ELSEWHERE[short]}, and is not the same"
-    return meant(short, [*connector_types(), WHOLE_SPEC])
+    return meant(short, [*connector_types(), WHOLE_SPEC, CONNECTOR_CLASS])
 
 
 def _whole(name: str, config: Mapping[str, Any]) -> Located:

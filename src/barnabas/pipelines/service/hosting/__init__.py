@@ -1,0 +1,1 @@
+"""Hosting of declarative pipelines: the service runs Spark's updates of them."""

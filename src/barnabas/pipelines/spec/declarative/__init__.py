@@ -1,0 +1,1 @@
+"""Projects of Spark's declarative pipelines: read, checked and written without Spark."""
