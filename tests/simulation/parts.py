@@ -16,6 +16,7 @@ from tests.simulation.lone import Lone
 from tests.simulation.moving import Moving
 from tests.simulation.moving_trials import Relocation
 from tests.simulation.notice_trials import Notices, TokenHolders
+from tests.simulation.promise_trials import Concession, Expiry, Held
 from tests.simulation.recreation import Recreation
 from tests.simulation.service_trial import Services
 from tests.simulation.shape import Shape
@@ -73,6 +74,9 @@ TRIALS: dict[str, type[Part]] = {
     "tokens": TokenHolders,
     "services": Services,
     "letters": Letters,
+    "expiry": Expiry,
+    "concession": Concession,
+    "held": Held,
 }
 
 

@@ -114,6 +114,7 @@ TRIAL_SETTINGS: dict[str, dict[str, str]] = {
         "delegation.token.secret.key": "secret of all brokers",
     },
     "relocation": {"log.cleaner.backoff.ms": "1000", "log.cleaner.io.buffer.load.factor": "0.9"},
+    "held": {"replica.fetch.max.bytes": "1500", "replica.fetch.response.max.bytes": "1500"},
     "crowd": {
         "replica.fetch.max.bytes": "400",
         "replica.fetch.response.max.bytes": "400",

@@ -44,10 +44,13 @@ LATEST_TRIALS = ("notices", "tokens")
 LATEST_EMBEDDED_TRIALS = ("tokens",)
 NEWEST_TRIALS = ("services", "letters")
 """Those that a seed without any of these may have."""
+PROMISE_TRIALS = ("expiry", "concession", "held")
+"""Those that a few seeds with several brokers have instead of any other."""
 ZOOKEEPER_TRIALS = ("notices",)
 """Those that change the clock of the store, which the shared store has from its machine."""
 TRIAL_SHARE = 0.6
 LATER_TRIAL_SHARE = 0.8
+PROMISE_TRIAL_SHARE = 0.06
 EMBEDDED_SHARE = 0.25
 SHARED_SHARE = 0.25
 """Of the seeds with several brokers."""
@@ -101,19 +104,27 @@ def draw_shape(seed: int, trial: str = "") -> Shape:
         shape = embedded(shape)
     elif _is_shared(seed, trial):
         shape = shape._replace(is_shared=True, drift_ppm_max=0)  # one machine has one clock
-    shape = shape._replace(trial=trial or shape.trial or _later_trial(seed, shape))
+    shape = shape._replace(
+        trial=trial or _promise_trial(seed, shape) or shape.trial or _later_trial(seed, shape)
+    )
     return shape._replace(settings={**shape.settings, **TRIAL_SETTINGS.get(shape.trial, {})})
 
 
 def _is_embedded(seed: int, trial: str) -> bool:
     is_drawn = random.Random(f"{seed} store").random() < EMBEDDED_SHARE
     of_one = (*EMBEDDED_TRIALS, *LATER_EMBEDDED_TRIALS, *LATEST_EMBEDDED_TRIALS, *NEWEST_TRIALS)
-    of_many = (*TRIALS, *LATER_TRIALS, *LATEST_TRIALS, *NEWEST_TRIALS)
+    of_many = (*TRIALS, *LATER_TRIALS, *LATEST_TRIALS, *NEWEST_TRIALS, *PROMISE_TRIALS)
     return is_drawn if not trial or (trial in of_one and trial in of_many) else trial in of_one
 
 
 def _is_shared(seed: int, trial: str) -> bool:
     return trial not in ZOOKEEPER_TRIALS and random.Random(f"{seed} shared store").random() < SHARED_SHARE
+
+
+def _promise_trial(seed: int, shape: Shape) -> str:
+    chance = random.Random(f"{seed} promise trial")
+    is_drawn = not shape.is_embedded and chance.random() < PROMISE_TRIAL_SHARE
+    return chance.choice(PROMISE_TRIALS) if is_drawn else ""
 
 
 def _later_trial(seed: int, shape: Shape) -> str:

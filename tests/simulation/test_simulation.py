@@ -98,7 +98,7 @@ def test_bugs_have_their_place(bug: Bug) -> None:
 
 def test_every_trial_is_drawn() -> None:
     named = (shape.TRIALS, shape.EMBEDDED_TRIALS, shape.LATER_TRIALS, shape.LATER_EMBEDDED_TRIALS)
-    latest = (shape.LATEST_TRIALS, shape.LATEST_EMBEDDED_TRIALS, shape.NEWEST_TRIALS)
+    latest = (shape.LATEST_TRIALS, shape.LATEST_EMBEDDED_TRIALS, shape.NEWEST_TRIALS, shape.PROMISE_TRIALS)
     assert set(TRIALS) == {draw_shape(seed).trial for seed in range(300)} - {""} == {*chain(*named, *latest)}
 
 
@@ -119,4 +119,4 @@ def test_a_broker_without_followers_never_stops_syncing_each_write() -> None:
 
 
 def test_there_are_many_bugs() -> None:
-    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 144
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 151
