@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -174,6 +175,32 @@ def test_the_loop_syncs_little_of_a_large_copy(monkeypatch: pytest.MonkeyPatch) 
     assert followed.log.log_end_offset == followed.log.flush_state.recovery_point == log.log_end_offset
     assert len(on_the_loop) <= 1
     assert 5 < syncs < 30
+    manager.abandon()
+
+
+def test_a_large_segment_is_synced_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sync of a gigabyte holds up every other write to that disk, in any thread."""
+    monkeypatch.setattr(log_dir_mover, "SLICE_BYTES", 500)
+    monkeypatch.setattr(log_dir_mover, "SYNC_EVERY_BYTES", 2_000)
+    manager = Broker("/old", "/new", files=PowerCutFiles()).start()
+    log = manager.get_or_create(ZERO, directory="/old")
+    for _ in range(200):
+        produce(log, 2)
+    steps, disk = Steps(), ManualBackground()
+    mover = LogDirMover(manager, {ZERO: cast("Any", Followed(log))}, steps, disk)
+    mover.move(ZERO, "/new")
+    future = manager.future(ZERO)
+    assert future is not None
+    synced_bytes = [0]
+    while steps.tasks or disk.waiting:
+        if disk.waiting:
+            synced_bytes.append(future.segments.active.size_bytes)
+            disk.run_one()
+        else:
+            steps.run_one()
+    pieces = [after - before for before, after in pairwise(synced_bytes)]
+    assert sum(pieces) == log.segments.active.size_bytes > 10_000
+    assert max(pieces) < 2_000 + 2 * 500
     manager.abandon()
 
 
