@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,17 @@ def test_a_row_with_a_fault_is_a_dead_letter_and_no_row(
     assert letter.value == ROWS[1].encode()
     assert letter.headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
     assert ROWS[1].encode() in letter.headers["__connect.errors.exception.message"]
+
+
+def test_a_file_that_comes_later_with_an_old_time_is_read(
+    run_spec: RunSpec, bootstrap: str, new_topic: TopicFactory, spool: Path
+) -> None:
+    """As from `rsync -t` and `cp -p`. Spark leaves out files that are a week older than the newest one."""
+    out, dead = new_topic(), new_topic()
+    run_spec(importing(spool, out, dead))
+    old = spool / "old.csv"
+    old.write_text(f"{HEADER}\nold,3.5,2023-12-01T00:00:00Z\n")
+    newest_s = (spool / "one.csv").stat().st_mtime
+    os.utime(old, (newest_s - 30 * 86_400, newest_s - 30 * 86_400))
+    run_spec(importing(spool, out, dead))
+    assert {each.key for each in consume(bootstrap, out)} == {b"a", b"c", b"old"}
