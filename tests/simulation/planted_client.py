@@ -103,6 +103,19 @@ CLIENT_BUGS = (
         "        for broker_id in by_broker:\n",
     ),
     Bug(
+        "a broker that knows no topic yet ends a commit",
+        "barnabas.client.consumer.commits",
+        "                    if not await self._may_be_new(unknown, patience):\n",
+        "                    if patience:\n",
+        (
+            Edit(
+                "barnabas.client.consumer.engine",
+                "        kept = {at: each.offset for at, each in offsets.items() if at not in deleted}\n",
+                "        kept = {at: each.offset for at, each in offsets.items()}\n",
+            ),
+        ),
+    ),
+    Bug(
         "a closed consumer leaves the task of its membership",
         "barnabas.client.consumer.engine",
         "            await self._coordination.leave(left_ms)\n            await self._coordination.stop()\n",
