@@ -44,7 +44,7 @@ def test_a_pipeline_killed_anywhere_leaves_every_row_once(
         text = f"{at}-{number}".ljust(row_bytes, ".")
         produce(bootstrap, source, [{"id": number, "text": text}], key=str(number).encode())
         wanted[number] = text
-    spec = {
+    spec: dict[str, Any] = {
         "name": "killed",
         "source": {
             "type": "topic", "topics": source, "schema": "id BIGINT, text STRING",
