@@ -101,10 +101,10 @@ fuzz-sweep: $(VENV)/.dev ## single requests of every API and version, sequences 
 fuzz-bugs: $(VENV)/.dev ## plant bugs one by one, and write into docs/FUZZING.md how soon the fuzzer catches each
 	PYTHONPATH=src $(BIN)/python -m tests.fuzz.hunt
 
-kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under a pipeline on Spark, on Barnabas and on Apache Kafka
+kill-matrix: $(VENV)/.dev ## kill drivers, executors and brokers under pipelines: into topics, on Barnabas and on Apache Kafka, and into every other sink
 	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker barnabas
 	$(BIN)/python -m pytest -v tests/spark/kill_matrix --broker kafka
-	$(BIN)/python -m pytest -v -m kill_matrix tests/spark/pipelines
+	$(BIN)/python -m pytest -v -m kill_matrix tests/contract/tables tests/scenario/pipelines tests/spark/pipelines
 
 check: $(VENV)/.dev ## ruff, mypy --strict over src and tests, import-linter
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

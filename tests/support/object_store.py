@@ -39,8 +39,25 @@ class ObjectStore:
             "aws_allow_http": "true",
         }
 
+    def read(self, url: str) -> bytes:
+        """The object at an `s3://` address."""
+        from pyarrow.fs import S3FileSystem
+
+        files = S3FileSystem(
+            access_key=KEY,
+            secret_key=SECRET,
+            region="us-east-1",
+            scheme="http",
+            endpoint_override=self.endpoint.removeprefix("http://"),
+        )
+        with files.open_input_file(url.removeprefix("s3://")) as stream:
+            return bytes(stream.read())
+
     def lose(self, path: str, count: int) -> None:
-        """Lose the answers to the next `count` PUTs of paths that match; carry them out all the same."""
+        """Lose the answers to the next `count` writes to paths that match; carry them out all the same.
+
+        The writes of a large object are those of its parts, and the one that makes them an object.
+        """
         partial = self._directory / "partial"
         partial.write_text(json.dumps({"path": path, "until": len(self.lost) + count}))
         partial.rename(self._directory / RULE)
@@ -91,7 +108,7 @@ class _Application:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         answer = self._application(environ, start_response)
-        if environ["REQUEST_METHOD"] == "PUT" and self._is_lost(environ["PATH_INFO"]):
+        if environ["REQUEST_METHOD"] in ("PUT", "POST") and self._is_lost(environ["PATH_INFO"]):
             list(answer)
             environ["werkzeug.socket"].shutdown(2)
             raise ConnectionResetError("the answer is lost")

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from barnabas.pipelines.tables.table import Change, Table
 
 COLUMNS = pa.schema([("id", pa.int64()), ("text", pa.string()), ("batch", pa.int32())])
 QUERY = "8f6a2c1e-0000-4000-8000-000000000001"
-POINTS = ("after-write", "mid-rewrite", "in-commit", "after-commit")
+POINTS = ("mid-write", "after-write", "mid-rewrite", "in-commit", "after-commit")
 
 
 def opened(kind: str, path: Path, columns: pa.Schema = COLUMNS, by: Sequence[str] = ()) -> Table:
@@ -100,7 +100,7 @@ class Writer:
             columns = table.columns_with(found.added, found.widened)
         layout = table.layout(columns, 1 << 20, "zstd")
         written = pa.RecordBatch.from_pylist([dict(each) for each in rows], self._columns)
-        files = write_files([conform(written, columns)], layout, name, 0)
+        files = write_files(_halves(conform(written, columns), at), layout, name, 0)
         at("after-write")
         keys = pa.table({"id": pa.array([*(each["id"] for each in rows), *deleted], pa.int64())})
         rewritten: list[DataFile] = []
@@ -130,6 +130,13 @@ class Writer:
                 if name.owns(each.path) and each.path not in committed
             )
         return is_ours
+
+
+def _halves(batch: pa.RecordBatch, at: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
+    middle = batch.num_rows // 2
+    yield batch.slice(0, middle)
+    at("mid-write")
+    yield batch.slice(middle)
 
 
 class _hook_in_commit:  # noqa: N801 - a context manager that is used as a function
@@ -179,7 +186,8 @@ def main(given: dict[str, Any]) -> None:
         while not released.exists():
             time.sleep(0.01)
 
-    writer = Writer(given["kind"], Path(given["path"]))
+    table = open_table(given["options"], COLUMNS, (), SystemClock(), create=True)
+    writer = Writer.of(table)
     rows = rows_of(given["ids"], given["batch"], given["row_bytes"])
     writer.take(given["batch"], rows, deleted=given["deleted"], is_upsert=given["is_upsert"], at=at)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from barnabas.pipelines.spark.databases.database import Database, RowRefused
 from barnabas.pipelines.spark.databases.mysql import Mysql
 from barnabas.pipelines.spark.databases.postgres import Postgres
 from barnabas.pipelines.spark.databases.sqlite import Sqlite
+from barnabas.pipelines.spark.recovery.error_reasons import is_of_absence
 from barnabas.pipelines.spark.sinks.jdbc import Staged, _insert, _stage, _staging_of, _Target
 from barnabas.pipelines.spark.sources.jdbc import _columns, _fetch, _Range, _Table
 from barnabas.pipelines.spec.model import Part
@@ -376,6 +378,38 @@ def test_a_server_that_crashes_keeps_what_was_marked(mariadb: Mariadb) -> None:
     mariadb.crash()
     assert made._is_done("crash", 0)
     assert sorted(mariadb.query("SELECT id FROM crashed")) == [(1,), (2,)]
+
+
+# --- PostgreSQL's own ---
+
+
+def test_a_lock_that_a_suspended_driver_holds_is_not_waited_for_without_end(
+    servers: dict[str, tuple[Database, Query]], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """It stands in its commit, or in its staging table, and its connection is open."""
+    monkeypatch.setattr(postgres, "LOCK_WAIT_S", 1)
+    database, query = servers["postgresql"]
+    for name in ("t", "barnabas_batches"):
+        query(f"DROP TABLE IF EXISTS {name}")
+    world = World(database, query)
+    made = world.target({"id": ID}, mode="insert")
+    world.take(made, 0, (0, 0, 1))
+    prefix = _staging_of("suspended")
+    staging = database.quote_name(f"{prefix}1")
+    made._create_staging(staging)
+    with database.transaction() as cursor:
+        assert database.mark(cursor, made._noted_as("query"), 1)
+        cursor.execute(f"LOCK TABLE {staging}")
+        with pytest.raises(pg8000.dbapi.Error, match="lock timeout") as raised:
+            world.take(made, 1, (1, 0, 2))
+        text = "".join(traceback.format_exception(raised.value))
+        assert is_of_absence(text), "a server that is busy is no failed attempt"
+        made._drop(prefix)
+        assert "is in use, and is left for the next start" in caplog.text
+    made._drop(prefix)
+    with database.transaction() as cursor:
+        assert database.staging_tables(cursor, prefix) == []
 
 
 # --- SQLite's own ---

@@ -70,6 +70,30 @@ def test_every_example_has_a_test_here() -> None:
     assert [name for name in names if name not in tests] == []
 
 
+def test_every_sink_has_an_example() -> None:
+    """Also every format of a table, and every database."""
+    from barnabas.pipelines.spec.options.sinks import SINKS
+
+    found = set()
+    for each in EXAMPLES.glob("*.yaml"):
+        sink = example(each.name)["sink"]
+        found.add((sink["type"], sink["url"] if sink["type"] == "jdbc" else sink.get("format")))
+    assert {kind for kind, _ in found} == set(SINKS)
+    assert {("table", "delta"), ("table", "iceberg")} <= found
+    addresses = ("${env:SHOP_URL}", "${env:SHOP_MYSQL_URL}", "sqlite:${env:READINGS_FILE}")
+    assert {("jdbc", each) for each in addresses} <= found
+
+
+def test_what_runs_out_is_shown(
+    run_spec: RunSpec, bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    produce(bootstrap, "stock", [{"item": "tea", "units": 3}, {"item": "salt", "units": 10}])
+    run_spec(example("low_stock_on_console.yaml"))
+    shown = capsys.readouterr().out
+    assert "tea" in shown
+    assert "salt" not in shown
+
+
 def test_orders_and_customers_go_to_and_from_postgres(
     run_spec: RunSpec, bootstrap: str, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,13 +26,15 @@ ATTEMPTS = 4
 
 @pytest.mark.parametrize("row_bytes", [100, 950_000])
 @pytest.mark.parametrize("point", ["in-task", "after-write", "in-commit", "after-commit"])
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("way", ["direct", "spark", "upsert"])
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_pipeline_killed_anywhere_leaves_every_row_once(
     bootstrap: str, new_topic: TopicFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    kind: str, mode: str, point: str, row_bytes: int,
+    kind: str, way: str, point: str, row_bytes: int,
 ) -> None:  # fmt: skip
+    """Without Spark's decoder, with it, and by key."""
     require_spark()
+    mode = "upsert" if way == "upsert" else "append"
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[kind])
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     source, lake = new_topic(partitions=2, max_message_bytes=4_000_000), tmp_path / "lake"
@@ -42,7 +44,7 @@ def test_a_pipeline_killed_anywhere_leaves_every_row_once(
         text = f"{at}-{number}".ljust(row_bytes, ".")
         produce(bootstrap, source, [{"id": number, "text": text}], key=str(number).encode())
         wanted[number] = text
-    spec = {
+    spec: dict[str, Any] = {
         "name": "killed",
         "source": {
             "type": "topic", "topics": source, "schema": "id BIGINT, text STRING",
@@ -53,6 +55,8 @@ def test_a_pipeline_killed_anywhere_leaves_every_row_once(
             **({"key": ["id"]} if mode == "upsert" else {}),
         },
     }  # fmt: skip
+    if way == "spark":
+        spec["transforms"] = [{"sql": "SELECT * FROM input"}]
     code = run(spec, bootstrap, tmp_path, point)
     assert code == (0 if point == "in-task" else KILLED)
     for _ in range(ATTEMPTS):

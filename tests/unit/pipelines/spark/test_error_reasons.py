@@ -109,6 +109,8 @@ def test_a_failure_in_a_batch_function_is_reported_without_its_carrier() -> None
         "barnabas.pipelines.spark.context.run_context.Away: no connection to postgresql://h/d",
         "pg8000.exceptions.InterfaceError: network error",
         "pg8000.exceptions.DatabaseError: {'S': 'FATAL', 'C': '57P01', 'M': 'terminating connection'}",
+        "pg8000.exceptions.DatabaseError: {'S': 'ERROR', 'C': '55P03', 'M': 'lock timeout'}",
+        "pg8000.exceptions.DatabaseError: {'S': 'ERROR', 'C': '40P01', 'M': 'deadlock detected'}",
         "barnabas.pipelines.spark.formats.registry.RegistryAway: the schema registry answered 503",
     ],
 )

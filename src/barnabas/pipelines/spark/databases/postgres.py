@@ -6,6 +6,7 @@ even of a single backend. The sink counts the staged rows before it moves them.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,13 +24,19 @@ from barnabas.pipelines.spark.databases.database import (
     replacement,
 )
 
+logger = logging.getLogger(__name__)
+
 CONNECT_TIMEOUT_S = 30.0
+LOCK_WAIT_S = 30
+"""Longest wait for a lock. A suspended driver may hold one for ever."""
 PREPARE_LOCK = 0x62_61_72_6E_61_62_61_73
 """Advisory lock in a database, held while tables are created: the bytes of `barnabas`."""
 MOMENT = "timestamptz"
 TEXT = "text"
 _ABSENT = ("08", "53", "57P0")
 """Prefixes of SQLSTATE codes for a server out of reach: connection, resources, shutdown and start."""
+_NO_LOCK = "55P03"
+"""SQLSTATE code of a lock that was waited for too long."""
 _REFUSALS = ("22", "23", "P0001")
 """Prefixes of SQLSTATE codes that blame a row: data, constraints, and errors raised by a trigger."""
 _WRITTEN: tuple[tuple[type[T.DataType], str], ...] = (
@@ -104,6 +111,12 @@ class Postgres(Database):
         )
 
     @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        with super(Postgres, self).transaction() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'")
+            yield cursor
+
+    @contextmanager
     def preparing(self) -> Iterator[Any]:
         """Of two transactions that create the same table, PostgreSQL would fail one, even with IF NOT
         EXISTS."""
@@ -131,6 +144,16 @@ class Postgres(Database):
             (self.quote(table),),
         )
         return [set(columns) for (columns,) in cursor.fetchall()]
+
+    def drop_staging(self, name: str) -> None:
+        import pg8000.dbapi  # noqa: PLC0415 - an extra
+
+        try:
+            super(Postgres, self).drop_staging(name)
+        except pg8000.dbapi.Error as error:
+            if _state(error) != _NO_LOCK:
+                raise
+            logger.warning("%s: table %s is in use, and is left for the next start", self, name)
 
     def mark(self, cursor: Any, noted_as: str, batch_id: int) -> bool:
         cursor.execute(
@@ -229,8 +252,14 @@ def _decimal(modifier: int) -> str:
 
 def _is_of_absence(error: Exception) -> bool:
     """True if the server is missing, starting, stopping or full; a refused password is none of these."""
+    state = _state(error)
+    return state is None or state.startswith(_ABSENT)
+
+
+def _state(error: BaseException) -> str | None:
+    """SQLSTATE code of the server's answer; None without one."""
     detail = error.args[0] if error.args else None
-    return not isinstance(detail, dict) or str(detail.get("C", "")).startswith(_ABSENT)
+    return str(detail.get("C", "")) if isinstance(detail, dict) else None
 
 
 def _message(error: Exception) -> str:

@@ -60,12 +60,12 @@ _JAVA_ABSENCES = re.compile(
     r"|LeaderNotAvailable|BrokerNotAvailable|NotEnoughReplicas)\w*Exception"
 )
 _DATABASE_ABSENCES = re.compile(
-    r"DatabaseError: .*'C': '(?:08\w{3}|53\w{3}|57P0[1-3])'"
+    r"DatabaseError: .*'C': '(?:08\w{3}|53\w{3}|57P0[1-3]|55P03|40P01)'"
     r"|OperationalError: \((?:20\d\d|1040|1053|1152|1159|1161|1203|1205|1213|1226),"
     r"|OperationalError: database is locked"
 )
-"""PostgreSQL's classes of SQLSTATE (no connection, no resources, shutdown or start), MySQL's numbers for the
-same and for locks, and SQLite's lock."""
+"""PostgreSQL's classes of SQLSTATE (no connection, no resources, shutdown or start) and its codes for locks,
+MySQL's numbers for the same, and SQLite's lock."""
 
 
 def reason_of(error: BaseException, spec: PipelineSpec) -> str:
