@@ -163,6 +163,30 @@ def test_a_new_leader_gets_the_batch_at_once() -> None:
     assert world.logs[0].values == [b"v"]
 
 
+def test_batches_that_a_former_leader_has_not_answered_come_before_new_ones() -> None:
+    """The new leader would forget them: it recognises the last five batches of a producer alone."""
+    world = acked(World(brokers=2))
+    fill(world, 5)
+    assert len(world.run()) == 5
+    while world.process():
+        pass
+    world.move_leader(0, 1)
+    world.metadata.update_leader(AT, Leader(1, 1))
+    fill(world, 8)
+    for _ in range(8):
+        world.run()
+        turn_of(world, 1)
+    world.break_connection()
+    world.settle()
+    assert len(world.logs[0].values) == 1 + 5 + 8
+    assert not world.accumulator.incomplete
+
+
+def turn_of(world: World, broker: int) -> None:
+    while world.process(broker):
+        world.respond(broker)
+
+
 def test_a_lost_connection_sends_the_same_numbers_again_in_order() -> None:
     world = acked(World())
     fill(world, 3)

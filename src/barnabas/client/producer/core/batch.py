@@ -37,6 +37,7 @@ from barnabas.records.varint import Buffer
 
 NO_OFFSET: Final = -1
 NO_APPEND_TIME: Final = -1
+NO_BROKER_ID: Final = -1
 RECORD_BYTES_MIN: Final = 7
 HEADER_BYTES_MIN: Final = 2
 _PRODUCER_FIELDS_BYTES: Final = 14
@@ -52,6 +53,7 @@ class ProducerBatch:
         "attempts",
         "base_offset",
         "base_sequence",
+        "broker_id",
         "created_ms",
         "data",
         "error",
@@ -88,8 +90,9 @@ class ProducerBatch:
         """True when the batch takes no more records."""
         self.attempts = 0
         self.retry_at_ms = 0.0
+        self.broker_id = NO_BROKER_ID
         self.leader_epoch = NO_LEADER_EPOCH
-        """Leader epoch at the last attempt."""
+        """Leader and leader epoch at the last attempt."""
         self.is_in_flight = False
         self.was_lost = False
         """True when a request with this batch has no answer: it may still be handled."""

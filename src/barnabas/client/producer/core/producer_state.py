@@ -3,6 +3,8 @@
 The rules are those of Apache Kafka's TransactionManager (KIP-360):
 
 - A batch that may have been appended keeps its number through all retries.
+- Batches that a former leader has not answered come before new ones. A broker recognises the last five
+  batches alone. Behind more, it would refuse the retry of one that it has, again and again.
 - OUT_OF_ORDER_SEQUENCE_NUMBER behind an outstanding batch is retried. Without one there is a gap.
 - A gap of an idempotent producer is closed by a new epoch: the partition begins again with number 0 under the
   epoch that follows. No request is needed for it. The epochs of an id are used up after 32,767 of them; the
@@ -77,8 +79,8 @@ class ProducerState:
 
     # --- sending ---
 
-    def may_send(self, batch: ProducerBatch) -> bool:
-        """True when the first batch of a partition may be sent now."""
+    def may_send(self, batch: ProducerBatch, broker_id: int) -> bool:
+        """True when the first batch of a partition may be sent to its leader now."""
         if self.transaction is not None and not self.transaction.may_send_to(batch.topic_partition):
             return False
         if not self.is_idempotent:
@@ -91,7 +93,9 @@ class ProducerState:
             return sequences.first_outstanding in (NO_SEQUENCE, batch.base_sequence)
         if sequences.outstanding and (self._is_stale(sequences) or sequences.last_acked == NONE_ACKED):
             return False  # batches of the old epoch come first, and the first of an epoch goes alone
-        return batch.topic_partition not in self._unresolved
+        return batch.topic_partition not in self._unresolved and not sequences.is_in_flight_elsewhere(
+            broker_id
+        )
 
     def number(self, batch: ProducerBatch) -> None:
         """Give a batch that is sent for the first time its number."""

@@ -189,7 +189,7 @@ class Sender:
         for queue, leader_epoch in list(queues.items()):
             at_ms = self._ready_at_ms(queue, leader_epoch)
             goes_along = takes_all and at_ms < math.inf and not queue.batches[0].attempts
-            if (at_ms > now_ms and not goes_along) or not self._state.may_send(queue.batches[0]):
+            if (at_ms > now_ms and not goes_along) or not self._state.may_send(queue.batches[0], broker_id):
                 del queues[queue]
             elif self._fits(request, queue.batches[0]):
                 self._take(request, queue, leader_epoch, now_ms)
@@ -212,7 +212,7 @@ class Sender:
             return
         batch.is_in_flight = True
         batch.sequence_was_reset = False
-        batch.leader_epoch = leader_epoch
+        batch.broker_id, batch.leader_epoch = request.broker_id, leader_epoch
         queue.is_muted = self._options.keeps_order
         topic = batch.topic_partition.topic
         if topic not in request.topic_ids:

@@ -39,6 +39,10 @@ class PartitionSequences:
         """True when every batch before this number is acknowledged."""
         return sequence == (self.last_acked + 1) & SEQUENCE_MASK
 
+    def is_in_flight_elsewhere(self, broker_id: int) -> bool:
+        """True when another broker, a former leader, has not answered for a batch."""
+        return any(batch.is_in_flight and batch.broker_id != broker_id for batch in self.outstanding)
+
     def number(self, batch: ProducerBatch) -> None:
         """Give a batch the next number."""
         batch.set_producer(self.producer_id, self.producer_epoch, self.next)
