@@ -36,6 +36,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Spark and what the tests need into $(VENV): 500 MB, some minutes the first time …"
 	$(PIP) -e '.[console,dev,security,zookeeper,spark,declarative,formats,postgres,mysql,delta,iceberg,site]'
+	@if command -v krb5-config >/dev/null; then $(PIP) -e '.[gssapi]' || echo "gssapi cannot be compiled: the tests of Kerberos skip"; fi
 	touch $@ $(VENV)/.run $(VENV)/.site
 
 run: $(VENV)/.run  ## start a broker on 127.0.0.1:9092, and its page on http://127.0.0.1:8080

@@ -112,6 +112,8 @@ def test_kcat(kerberized: Kerberized, tmp_path: Path, has_ticket: bool) -> None:
         )
 
     written = said("-P", "-t", topic, text="by ticket\n")
+    if "missing a GSSAPI module" in written.stderr:
+        pytest.skip("kcat finds no module for Kerberos; Debian has it in libsasl2-modules-gssapi-mit")
     assert (written.returncode == 0) == has_ticket, written.stderr
     if has_ticket:
         read = said("-C", "-t", topic, "-o", "beginning", "-e", "-q")
