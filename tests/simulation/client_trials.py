@@ -58,7 +58,14 @@ from barnabas.security.credentials.scram_credential import SALT_BYTES, ScramMech
 from tests.chaos.history import ALL_REPLICAS, History, Value
 from tests.simulation.cast import Part, Stage, Topic
 from tests.simulation.clients import REQUEST_TIMEOUT_MS, Batches, World
-from tests.simulation.trials import NOT_IN_SYNC_S, SERVED_WITHIN_S, leader_of, state_of, until
+from tests.simulation.trials import (
+    NOT_IN_SYNC_S,
+    SERVED_WITHIN_S,
+    assignment_of,
+    leader_of,
+    state_of,
+    until,
+)
 from tests.support.plain_consumer import MAX_BYTES
 
 FETCH_WAIT_MS = 200
@@ -66,6 +73,8 @@ OVERHEAD_BYTES = 200
 """A request has more than its value."""
 PATIENT_MS = 600_000.0
 """The trial says itself when an answer is late."""
+REBALANCED_WITHIN_S = 45.0
+"""Longer than two of the machines' `leader.imbalance.check.interval.seconds`."""
 BURST_S = 10.0
 """Amount in all windows of a quota together."""
 
@@ -140,6 +149,7 @@ class Nearby(Part):
     async def look(self, stage: Stage) -> None:
         world = stage.world(self.TOPIC, History())
         cluster = await world.open(self.TOPIC)
+        await self._preferred_leader(stage)
         leader, state = leader_of(stage, self.TOPIC), state_of(stage, self.TOPIC)
         assert state is not None
         rack = f"rack-{1 - leader.number % 2}"
@@ -164,6 +174,14 @@ class Nearby(Part):
         await self._within(stage, cluster, rack, 3 * self.RECORDS)
         stage.network.heal_all()
         await stage.in_sync()
+
+    async def _preferred_leader(self, stage: Stage) -> None:
+        """The reader's rack depends on the leader, so leadership must not return to the preferred leader
+        while the trial runs."""
+        preferred = assignment_of(stage, self.TOPIC)[0]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REBALANCED_WITHIN_S):
+                await until(lambda: leader_of(stage, self.TOPIC).number == preferred)
 
     async def _write(self, world: World, cluster: ClusterClient) -> None:
         batches = Batches(cluster, self.TOPIC, 1, world.clock.now_ms)

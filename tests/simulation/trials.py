@@ -59,6 +59,12 @@ def leader_of(stage: Stage, topic: str, partition: int = 0) -> Machine:
     return stage.machines[state.leader - 1]
 
 
+def assignment_of(stage: Stage, topic: str, partition: int = 0) -> tuple[int, ...]:
+    """Replicas in their order; the first one is the preferred leader."""
+    node = stage.store.tree.nodes[TopicZnode.path(topic)]
+    return tuple(TopicZnode.decode(topic, node.data).assignment[partition].replicas)
+
+
 def is_led(stage: Stage, topic: str) -> bool:
     state = state_of(stage, topic)
     return state is not None and state.leader >= 0
