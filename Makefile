@@ -57,18 +57,20 @@ cluster: $(VENV)/.run ## start three brokers on 127.0.0.1:9092 to 9094, and thei
 demo: $(VENV)/.spark ## a clickstream through two pipelines on Spark (needs Java 17); DEMO_SECONDS=60
 	$(BIN)/python examples/demo.py
 
-# Tests wait for sockets, disks and JVMs nearly half of their time: three workers keep two cores busy.
-WORKERS ?= 3
+# Tests wait for sockets, disks and JVMs half of their time: four workers keep two cores busy. More tests of
+# `make test-all` start a JVM each, which computes and takes memory.
+WORKERS ?= 4
+test-all: WORKERS = 3
 # tests/conftest.py orders the files: xdist would put those with few tests last, which take longest.
 # Compiled sources save each broker process half a second, and pytest keeps the test modules that it rewrites.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev ## run a slice of everything, in five minutes; `make test-all` runs the rest
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -q -j 0 src
 	$(PYTEST) -m "not rest and not compatibility and not kill_matrix and not client_faults"
 
 test-all: $(VENV)/.dev ## run the tests that `make test` leaves out (half an hour)
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -q -j 0 src
 	$(PYTEST) -m "rest and not compatibility and not kill_matrix and not client_faults"
 
 test-clients: $(VENV)/.dev ## every client and tool against the broker, write docs/COMPATIBILITY.md

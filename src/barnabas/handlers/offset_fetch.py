@@ -211,7 +211,7 @@ async def fetch_in_pieces(
 ) -> list[OffsetFetchResponseGroup]:
     """Response for each group.
 
-    The coordinator looks up all offsets of a query in one turn, so a group with many named partitions is
+    The coordinator looks up all offsets of a query in one turn. So a group with many named partitions is
     divided into pieces, and their responses are joined. Offsets of different partitions are independent:
     reading them in different turns changes nothing. Offsets that the request does not name spend its budget,
     because a group has many, and may be named under many members.

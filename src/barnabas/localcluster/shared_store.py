@@ -5,8 +5,8 @@ name, and ends the sessions of the process at once. The other brokers take over 
 session timeout.
 
 All brokers of a cluster inherit the lock of its home, and the lock is free only when the last of them has
-ended. So a supervisor that gets the lock knows that no broker of an earlier one is left, and the store ends
-all their sessions before the first broker starts.
+ended. So a supervisor that gets the lock knows that no earlier broker is left. The store then ends all
+their sessions before the first broker starts.
 """
 
 from __future__ import annotations

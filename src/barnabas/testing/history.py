@@ -1,4 +1,4 @@
-"""What a test's broker saw last: its requests, its fault rules and its log, for the report of a failed test.
+"""Report of a failed test: the last requests, the fault rules and the log of each broker that it used.
 
 The brokers of this process are remembered weakly, with the number of requests that each has received. So a
 test framework knows which of them a test used: those that started in it, and those that it sent requests to.

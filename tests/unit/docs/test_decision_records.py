@@ -73,7 +73,8 @@ def test_the_index_lists_every_record() -> None:
 def test_the_index_names_unused_numbers() -> None:
     used = {Record.read(path).number for path in PATHS}
     unused = sorted(set(range(1, max(used))) - used)
-    assert f"Numbers {' and '.join(map(str, unused))} are unused." in INDEX
+    *others, last = map(str, unused)
+    assert f"Numbers {', '.join(others)} and {last} are unused." in INDEX
 
 
 def documents() -> Iterator[Path]:

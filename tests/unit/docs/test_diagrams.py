@@ -27,8 +27,9 @@ def test_states_that_the_diagrams_leave_out_are_never_entered() -> None:
     for name, states in not_entered.items():
         module, _, enum = name.partition(".")
         for path in (REPOSITORY / "src").rglob("*.py"):
-            if path.stem != module:
-                used = states & set(states_used(ast.parse(path.read_text(encoding="utf-8")), module, enum))
+            source = path.read_text(encoding="utf-8")
+            if path.stem != module and any(state in source for state in states):
+                used = states & set(states_used(ast.parse(source), module, enum))
                 assert not used, f"{path} uses {used}, which no diagram shows"
 
 

@@ -6,8 +6,10 @@ length grows to two bytes), the extremes of every integer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
@@ -17,6 +19,8 @@ from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey
 from barnabas.protocol.messages import consumer_protocol, request_class, response_class
 from barnabas.protocol.schema.declarations import FRESH, Field, Kind
 from barnabas.protocol.schema.message import Message
+
+Versions: TypeAlias = tuple[type[Message], list[int]]
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 TEXTS = ("", "a", "topic-1", "Käfer", "🐞", "x" * 126, "y" * 127, "z" * 128, "ß" * 70)
@@ -38,6 +42,28 @@ def all_cases() -> list[tuple[type[Message], int]]:
 
 def case_id(case: tuple[type[Message], int]) -> str:
     return f"{case[0].__name__}-v{case[1]}"
+
+
+def by_class(cases: Iterable[tuple[type[Message], int]]) -> list[Versions]:
+    """Messages with those of their versions that are among the cases: one test tries all versions."""
+    versions: dict[type[Message], list[int]] = {}
+    for cls, version in cases:
+        versions.setdefault(cls, []).append(version)
+    return list(versions.items())
+
+
+def class_id(versions: Versions) -> str:
+    return versions[0].__name__
+
+
+@contextmanager
+def naming(version: int) -> Iterator[None]:
+    """Add the version to an error: it is no part of the name of the test."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in version {version}")
+        raise
 
 
 def kio_name(cls: type[Message]) -> tuple[str, EntityType]:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.protocol.samples import all_cases, case_id, random_message
+from tests.unit.protocol.samples import Versions, all_cases, by_class, class_id, naming, random_message
 
 from barnabas.protocol.errors import MalformedMessage
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
@@ -48,15 +48,18 @@ def mutated(data: bytes, random: Random) -> bytes:
     return bytes(out)
 
 
-@pytest.mark.parametrize("case", all_cases(), ids=case_id)
-def test_garbage_and_mutations_raise_nothing_else(case: tuple[type[Message], int]) -> None:
-    cls, version = case
-    random = Random(f"{cls.__name__} {version}")
-    cls.decoder(version)
-    for _ in range(12):
-        attempt(cls, version, random.randbytes(random.choice((0, 1, 4, 20, 200))))
-    for _ in range(12):
-        attempt(cls, version, mutated(random_message(cls, version, random, 2).encode(version)[:600], random))
+@pytest.mark.parametrize("message", by_class(all_cases()), ids=class_id)
+def test_garbage_and_mutations_raise_nothing_else(message: Versions) -> None:
+    cls, versions = message
+    for version in versions:
+        with naming(version):
+            random = Random(f"{cls.__name__} {version}")
+            cls.decoder(version)
+            for _ in range(12):
+                attempt(cls, version, random.randbytes(random.choice((0, 1, 4, 20, 200))))
+            for _ in range(12):
+                encoded = random_message(cls, version, random, 2).encode(version)
+                attempt(cls, version, mutated(encoded[:600], random))
 
 
 @settings(max_examples=300, deadline=None, database=None)
@@ -65,15 +68,17 @@ def test_produce_requests_of_any_bytes(data: bytes, version: int) -> None:
     attempt(ProduceRequest, version, data)
 
 
-@pytest.mark.parametrize("case", all_cases()[::3], ids=case_id)
-def test_every_truncation_is_noticed(case: tuple[type[Message], int]) -> None:
-    cls, version = case
-    encoded = random_message(cls, version, Random(1), 2).encode(version)
-    step = max(1, len(encoded) // 40)
-    for length in [*range(0, len(encoded), step), len(encoded) - 1]:
-        if 0 <= length < len(encoded):
-            with pytest.raises(MalformedMessage):
-                cls.decode(encoded[:length], version)
+@pytest.mark.parametrize("message", by_class(all_cases()[::3]), ids=class_id)
+def test_every_truncation_is_noticed(message: Versions) -> None:
+    cls, versions = message
+    for version in versions:
+        with naming(version):
+            encoded = random_message(cls, version, Random(1), 2).encode(version)
+            step = max(1, len(encoded) // 40)
+            for length in [*range(0, len(encoded), step), len(encoded) - 1]:
+                if 0 <= length < len(encoded):
+                    with pytest.raises(MalformedMessage):
+                        cls.decode(encoded[:length], version)
 
 
 COUNT_BOMBS = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 from pathlib import Path
 from random import Random
 from struct import pack
@@ -17,7 +18,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.protocol.samples import all_cases, all_classes, case_id, in_kio, random_message
+from tests.unit.protocol.samples import (
+    Versions,
+    all_cases,
+    all_classes,
+    by_class,
+    case_id,
+    class_id,
+    in_kio,
+    naming,
+    random_message,
+)
 
 from barnabas.core.ids import Uuid
 from barnabas.protocol.api_keys import FLEXIBLE_SINCE, ApiKey
@@ -96,15 +107,16 @@ def test_aiokafka_reads_and_writes_the_same_bytes(
     assert source.read() == b""
 
 
-@pytest.mark.parametrize("case", all_cases(), ids=case_id)
-def test_every_version_survives_the_round_trip(case: tuple[type[Message], int]) -> None:
-    cls, version = case
-    for seed in range(3):
-        message = random_message(cls, version, Random(seed), 2)
-        encoded = message.encode(version)
-        assert cls.decode(encoded, version) == (message, len(encoded))
-        # A message need not begin at the beginning, nor end at the end.
-        assert cls.decode(b"##" + encoded + b"#", version, 2) == (message, len(encoded) + 2)
+@pytest.mark.parametrize("message", by_class(all_cases()), ids=class_id)
+def test_every_version_survives_the_round_trip(message: Versions) -> None:
+    cls, versions = message
+    for version, seed in itertools.product(versions, range(3)):
+        with naming(version):
+            sample = random_message(cls, version, Random(seed), 2)
+            encoded = sample.encode(version)
+            assert cls.decode(encoded, version) == (sample, len(encoded))
+            # A message need not begin at the beginning, nor end at the end.
+            assert cls.decode(b"##" + encoded + b"#", version, 2) == (sample, len(encoded) + 2)
 
 
 def text(value: str) -> bytes:

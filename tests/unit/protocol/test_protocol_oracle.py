@@ -22,7 +22,16 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import is_optional
 from kio.static.constants import EntityType
-from tests.unit.protocol.samples import all_cases, case_id, in_kio, kio_name, random_message
+from tests.unit.protocol.samples import (
+    Versions,
+    all_cases,
+    by_class,
+    class_id,
+    in_kio,
+    kio_name,
+    naming,
+    random_message,
+)
 
 from barnabas.core.ids import ZERO_UUID
 from barnabas.protocol.schema.declarations import FRESH
@@ -31,7 +40,7 @@ from barnabas.protocol.schema.message import Message
 EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
-CASES = [case for case in all_cases() if in_kio(case)]
+MESSAGES = by_class(case for case in all_cases() if in_kio(case))
 
 
 @cache
@@ -81,12 +90,18 @@ def assert_same(ours: Any, theirs: Any, version: int) -> None:
             assert plain(other) == mine
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
+@pytest.mark.parametrize("message", MESSAGES, ids=class_id)
 @settings(max_examples=8, deadline=None, database=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 3))
-def test_bytes_and_values_agree_with_kio(case: tuple[type[Message], int], seed: int, size: int) -> None:
-    cls, version = case
-    message = random_message(cls, version, Random(seed), size)
+def test_bytes_and_values_agree_with_kio(message: Versions, seed: int, size: int) -> None:
+    cls, versions = message
+    for version in versions:
+        with naming(version):
+            assert_bytes_and_values_agree(random_message(cls, version, Random(seed), size), version)
+
+
+def assert_bytes_and_values_agree(message: Message, version: int) -> None:
+    cls = type(message)
     encoded = message.encode(version)
 
     theirs, size_read = entity_reader(kio_class(cls, version))(encoded, 0)
@@ -125,9 +140,12 @@ def assert_same_schema(ours: type[Message], theirs: Any, version: int) -> None:
             assert field.default == expected, field
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_the_declaration_agrees_with_kio(case: tuple[type[Message], int]) -> None:
-    assert_same_schema(case[0], kio_class(*case), case[1])
+@pytest.mark.parametrize("message", MESSAGES, ids=class_id)
+def test_the_declaration_agrees_with_kio(message: Versions) -> None:
+    cls, versions = message
+    for version in versions:
+        with naming(version):
+            assert_same_schema(cls, kio_class(cls, version), version)
 
 
 def test_every_version_that_kio_has_is_declared() -> None:

@@ -7,7 +7,7 @@ from random import Random
 from typing import TypeVar
 
 import pytest
-from tests.unit.protocol.samples import all_cases, case_id, random_message
+from tests.unit.protocol.samples import Versions, all_cases, by_class, class_id, naming, random_message
 
 from barnabas.core.bounds.budget import Budget
 from barnabas.core.limits import (
@@ -53,10 +53,18 @@ def joined(parts: list[Part]) -> bytes:
     return b"".join(part for part in parts if isinstance(part, bytes | bytearray))
 
 
-@pytest.mark.parametrize("case", all_cases(), ids=case_id)
-def test_all_kinds_of_codecs_agree(case: tuple[type[Message], int]) -> None:
-    cls, version = case
-    message = random_message(cls, version, Random(f"{cls.__name__} {version}"), 3)
+@pytest.mark.parametrize("message", by_class(all_cases()), ids=class_id)
+def test_all_kinds_of_codecs_agree(message: Versions) -> None:
+    cls, versions = message
+    for version in versions:
+        with naming(version):
+            assert_all_kinds_agree(
+                random_message(cls, version, Random(f"{cls.__name__} {version}"), 3), version
+            )
+
+
+def assert_all_kinds_agree(message: Message, version: int) -> None:
+    cls = type(message)
     encoded = message.encode(version)
     frame = memoryview(encoded)
     expected = cls.decoder(version)(frame, 0)

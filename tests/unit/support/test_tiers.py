@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,8 @@ def test_the_longest_files_begin_and_unit_tests_stand_evenly_among_the_others() 
 def test_a_file_that_leaves_a_jvm_begins_after_two_thirds() -> None:
     units = [f"tests/unit/test_{number}.py" for number in range(9)]
     assert mixed([*LATE, *units]) == [*units[:5], *LATE, *units[5:]]
+
+
+def test_a_module_imported_by_name_is_the_one_that_is_collected() -> None:
+    """Otherwise the share that each worker imports before the collection would be imported twice."""
+    assert importlib.import_module("tests.unit.support.test_tiers").__dict__ is globals()

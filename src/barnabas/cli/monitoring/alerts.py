@@ -1,6 +1,6 @@
 """Alert rules as rows, rendered as a rule file of Prometheus.
 
-An alert names what an operator can do. Those that page somebody are `critical`; the others can wait for the
+An alert names what an operator can do. An alert that pages an operator is `critical`; the others can wait for the
 morning. A rule about one broker keeps its labels; a rule about the cluster aggregates.
 """
 

@@ -47,7 +47,7 @@ CONSUMER_REPLICA = -1
 
 
 class Question(NamedTuple):
-    """What is asked about a partition, of which version of its position, and of which leader."""
+    """A need of a partition, with the version of its position and the leader to ask."""
 
     need: Need
     version: int

@@ -3,8 +3,8 @@
 A session ends when its owner closes it, when it is silent for its timeout, or when a supervisor reports that
 its process has ended. The last is quick and certain. The timeout is for processes that hang.
 
-Time counts only while the store itself runs. A store that was stopped, or that waited long for a processor,
-finds the heartbeats of its brokers unread in their sockets, and must not take them for silence. So each
+Time counts only while the store itself runs. After a stop, or a long wait for a processor, the heartbeats
+of its brokers are unread in their sockets. The store must not take that for silence. So each
 `tick` counts at most twice its period, and a store that starts gives every session its whole time.
 Counted time is never longer than real time: no session ends before its lease (`coordination.session_lease`).
 """

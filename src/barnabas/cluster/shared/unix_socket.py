@@ -1,8 +1,8 @@
 """Private unix socket of the shared store.
 
-The socket lies in a directory that only its owner can enter (mode 0700), and both sides check that the other
-side runs as the same user, or as root. The lock of the store's journal makes sure that no other store serves
-the directory, so a socket file that is found at the start is left over and is replaced.
+The socket lies in a directory that only its owner can enter (mode 0700). Both sides check that the other side
+runs as the same user, or as root. The lock of the store's journal makes sure that no other store serves the
+directory. So a socket file that is found at the start is left over and is replaced.
 
 The address of a unix socket has room for about a hundred bytes. A longer path is reached through the
 descriptor of its directory, where the system has `/proc/self/fd`.

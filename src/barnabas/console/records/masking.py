@@ -27,7 +27,7 @@ _WHOLE: Final = MASK.encode()
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What is hidden in the records of one topic."""
+    """Hidden fields of the keys, values and headers of one topic."""
 
     value: frozenset[str] = frozenset()
     """Names of fields at any depth, paths such as `card.number`, or everything."""

@@ -1,7 +1,8 @@
 """Texts of schemas as people read them, and the lines in which two of them differ.
 
 Comparing two texts takes time that grows with the product of their lines. Equal lines at the beginning and
-the end are left out. What remains is compared if it is small enough; else all of it counts as changed.
+the end are left out. The lines between are compared if they are few enough; else all of them count as
+changed.
 """
 
 from __future__ import annotations

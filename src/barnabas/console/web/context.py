@@ -149,7 +149,7 @@ class Context:
         return PartDecoder(self.console.schemas, message, self.console.clock, decodes_ms)
 
     def mask(self, topic: str) -> Mask | None:
-        """What no visitor sees of the topic's records."""
+        """Fields of the topic's records that are hidden from every visitor."""
         return self.console.settings.masks.of(topic)
 
     @property

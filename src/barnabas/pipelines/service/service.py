@@ -182,8 +182,8 @@ class PipelineService:
         return found is None or found.state in AT_REST
 
     async def keep(self, name: str, config: Mapping[str, str]) -> None:
-        """Set the configuration of a pipeline that the service itself makes. What clients may name in theirs
-        does not bound it."""
+        """Set the configuration of a pipeline that the service itself makes. The bounds on configurations of
+        clients do not apply to it."""
         async with self._turn:
             known = self._stored.get(name)
             checked, _ = await asyncio.to_thread(_flat_config, name, config)

@@ -10,10 +10,12 @@ The service looks at the settings of all topics every few seconds and compares t
 A broker that has just started may know no topics for a moment. So a topic that is missing keeps its pipeline
 for `MISSING_MS`.
 
-Whoever may set a setting of a topic chooses a place that this service then writes, and a schema registry that
-it asks. On a cluster without security that is nobody new. On a secured one, both are only in the places that
-`--tables` names. Pipelines run without end, and each has a driver of its own when a shared one has died, so
-their number is bounded.
+A client that may alter the configuration of a topic chooses a place that this service writes, and a schema
+registry that it asks. On a cluster without security, every client may do as much already. On a secured one,
+both must be among the places that `--tables` names.
+
+Pipelines run without end, and each has a driver of its own when a shared one has died. So their number is
+bounded.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _NEEDED: Final[dict[str, str]] = {
     "rebalance": "group",
     "move-leader": "topic",
 }
-"""What a request must name for an action."""
+"""The kind of thing that a request must name, by action."""
 
 
 def check_reach(api: ApiKey, version: int | None, selection: Selection, action: Action | None) -> None:

@@ -131,7 +131,7 @@ class FaultRule:
         self._probability = probability
         self._random = Random(seed)  # noqa: S311 - the same faults for the same seed
         self._on_hit: set[Callable[[], object]] = set()
-        """What coroutines that wait for hits have asked for."""
+        """Callbacks of coroutines that wait for hits."""
 
     def covers(self, api_key: int, version: int, client_id: str | None) -> bool:
         """Whether the header of a request matches; its elements are looked at afterwards."""

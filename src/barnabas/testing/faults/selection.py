@@ -297,7 +297,7 @@ def _arrays_of_topics(request: MessageType) -> list[str]:
 
 
 def named_by(request: MessageType) -> frozenset[str]:
-    """What requests of a class name, in one version or another: `topic`, `partition`, `group`, …"""
+    """Kinds of things that a request class names, in any version: `topic`, `partition`, `group`, …"""
     fields = {each.name: each for each in request.__schema__.fields}
     found: set[str] = set()
     for array in _arrays_of_topics(request):

@@ -1,7 +1,7 @@
 """Log of a test's broker: its last lines, which pytest shows with a failed test.
 
 Several brokers share a process, and each has a thread. So a line belongs to the broker on whose thread it was
-written. Brokers log at INFO here. What the test's own handlers see is unchanged: a line goes on to them only
+written. Brokers log at INFO here. The test's own handlers see no more than before: a line reaches them only
 if the root logger lets its level pass.
 """
 

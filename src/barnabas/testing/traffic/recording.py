@@ -43,7 +43,7 @@ class Event(NamedTuple):
 class RecordingWriter:
     """Writes events as they happen. Only the owner may read the file: records can be confidential.
 
-    A disk that takes no more ends the recording: `failure` says why. What was written stays a recording.
+    A disk that takes no more ends the recording: `failure` says why. Its events so far stay a recording.
     """
 
     def __init__(self, path: Path) -> None:

@@ -308,7 +308,7 @@ def reset(name: str, service: Service) -> None:
 def export(what: str, directory: Path | None, bootstrap: str, service: Service) -> None:
     """Print the spec in FILE, or the pipeline NAME of the service, as declarative Python for Spark.
 
-    What the declarative form cannot say is refused by name.
+    Refuses a spec with an option that has no declarative form, and names the option.
     """
     export_pipeline(what, directory, bootstrap, service)
 

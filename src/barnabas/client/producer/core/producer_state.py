@@ -3,7 +3,7 @@
 The rules are those of Apache Kafka's TransactionManager (KIP-360):
 
 - A batch that may have been appended keeps its number through all retries.
-- Batches that a former leader has not answered come before new ones. A broker recognises the last five
+- Batches that a previous leader has not answered come before new ones. A broker recognises the last five
   batches alone. Behind more, it would refuse the retry of one that it has, again and again.
 - OUT_OF_ORDER_SEQUENCE_NUMBER behind an outstanding batch is retried. Without one there is a gap.
 - A gap of an idempotent producer is closed by a new epoch: the partition begins again with number 0 under the

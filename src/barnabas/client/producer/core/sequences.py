@@ -40,7 +40,7 @@ class PartitionSequences:
         return sequence == (self.last_acked + 1) & SEQUENCE_MASK
 
     def is_in_flight_elsewhere(self, broker_id: int) -> bool:
-        """True when another broker, a former leader, has not answered for a batch."""
+        """True when another broker, a previous leader, has not answered for a batch."""
         return any(batch.is_in_flight and batch.broker_id != broker_id for batch in self.outstanding)
 
     def number(self, batch: ProducerBatch) -> None:

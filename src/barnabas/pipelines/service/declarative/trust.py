@@ -1,4 +1,4 @@
-"""Which declarative projects the service runs: a project is Python code, which a client must not choose.
+"""Trust in declarative projects: a project is Python code, which a client must not choose.
 
 The code is never sent. A client names a project on the service's machine, and only two kinds are run:
 
@@ -6,7 +6,7 @@ The code is never sent. A client names a project on the service's machine, and o
 - Without it, any project, if the service requires its own token. Only commands of the same user on the same
   machine have that token. A service with other users, or open to all, then runs no project.
 
-In both cases the files belong to the user of the service or to root, and nobody else may write them. So a
+In both cases the files belong to the user of the service or to root, and no other user may write them. So a
 record that another client wrote into the pipelines topic runs no code of that client either.
 """
 

@@ -52,7 +52,7 @@ class Failed(Exception):
 
 
 class Tools(NamedTuple):
-    """What hosting uses."""
+    """Parts that hosting uses."""
 
     update: Update
     ends: LogEnds

@@ -170,8 +170,8 @@ class Postgres(Database):
     def staging_types(
         self, cursor: Any, table: str, names: Sequence[str], kinds: Sequence[ColumnType], key: Sequence[str]
     ) -> list[str]:
-        """A key is staged as the target's type. Two keys that are equal there (`char(n)`, `uuid`, a rounded
-        number, a collation) would otherwise be two rows, which PostgreSQL refuses to replace in one
+        """A key is staged as the target's type. Two keys may be equal there: `char(n)`, `uuid`, a rounded
+        number, a collation. They would otherwise be two rows, which PostgreSQL refuses to replace in one
         statement."""
         cursor.execute(
             "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod)"

@@ -1,7 +1,7 @@
 """Filter for banners of a JVM on standard error: lines that no option of Java or Spark turns off.
 
-The JVM inherits the standard error of this process. So it is started with a pipe in its place, and a thread
-passes on everything but the banners, as it comes, for as long as the JVM lives.
+The JVM inherits the standard error of this process. So it is started with a pipe instead. While the JVM
+lives, a thread passes on everything but the banners.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _pass_on(reading: int, target: int) -> None:
             while chunk:
                 chunk = chunk[os.write(target, chunk) :]
     except OSError:
-        # Nobody reads standard error any more.
+        # The reader of standard error is gone.
         pass
     finally:
         os.close(reading)

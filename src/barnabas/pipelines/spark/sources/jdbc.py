@@ -6,8 +6,8 @@ read. A table that commits out of order needs a column that does not (a sequence
 enough times).
 
 A column has the Spark type that holds its values, or else the database's text (jsonb, uuid, time …). A value
-that its type cannot hold (NaN or too many digits for a decimal, an infinite timestamp, text in a number's
-column of SQLite) is refused with its column. With tolerance `all` it becomes null, as in a failed cast.
+that its type cannot hold is refused with its column: NaN or too many digits for a decimal, an infinite
+timestamp, text in a number's column of SQLite. With tolerance `all` it becomes null, as in a failed cast.
 """
 
 from __future__ import annotations

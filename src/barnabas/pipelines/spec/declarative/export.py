@@ -1,7 +1,7 @@
 """A YAML pipeline as a declarative project: Python and `spark-pipeline.yml`.
 
-The exported project gives the same rows. What the declarative form cannot say is refused by name. What holds
-there in another way is a comment in the Python:
+The exported project gives the same rows. An option without a declarative form is refused by name. A
+difference in behaviour is a comment in the Python:
 
 - where the rows are (a table of Spark's catalogue instead of a directory);
 - what happens to a bad record (Spark's own parser decides what is one);

@@ -11,7 +11,7 @@ CONNECT_PACKAGES: Final = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 
 def connect_complaint() -> str | None:
-    """What to install if a package is missing; else None."""
+    """Instruction to install a missing package, or None."""
     if not any(_is_missing(each) for each in CONNECT_PACKAGES):
         return None
     return f"declarative pipelines need Spark Connect: {install_command('declarative')}"

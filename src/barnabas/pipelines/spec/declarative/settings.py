@@ -1,7 +1,7 @@
 """Settings of the service for a declarative pipeline, and its spec.
 
-The spec names the project file alone. The service reads the project for each update, so a change of the
-project counts from the next update on, and a project that is away for a while stops no service.
+The spec names the project file alone. The service reads the project for each update. So a change of the
+project counts from the next update on, and a project that is missing for a while does not stop the service.
 """
 
 from __future__ import annotations
