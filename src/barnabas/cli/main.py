@@ -175,17 +175,22 @@ def completion(ctx: click.Context, shell: str) -> None:
     click.echo(kind(ctx.find_root().command, {}, "barnabas", "_BARNABAS_COMPLETE").source())
 
 
-_OUTPUT_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 
 def main() -> None:
     """Run the command of this process. A disk that cannot take its output is a failure with one line."""
     try:
-        cli(prog_name="barnabas")
+        try:
+            cli(prog_name="barnabas")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except OSError as error:
-        if error.errno not in _OUTPUT_IS_FULL:
+        if error.errno not in _UNWRITABLE:
             raise
         # The interpreter writes what standard output still holds when it exits, and would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        Failure(f"cannot write the output: {error.strerror}").show()
+        if error.errno != errno.EPIPE:
+            Failure(f"cannot write the output: {error.strerror}").show()
         sys.exit(Failure.exit_code)
