@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from barnabas.cli.support.progress import Stages
+from barnabas.cli.support.progress import AGAIN_S, Stages
 from barnabas.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.jvm.session import SparkMissing, open_session
@@ -214,8 +214,12 @@ def show(
     running: list[RunningPipeline],
     seconds: float,
 ) -> None:
-    """Show the chart for `seconds` after the first results: the start of Spark takes a varying time."""
-    begun = time.perf_counter()
+    """Show the chart for `seconds` after the first results: the start of Spark takes a varying time.
+
+    A pipe gets a line every few seconds instead.
+    """
+    stages = Stages("demo")
+    begun = said = time.perf_counter()
     end = None
     restarts = RESTARTS_MAX
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
@@ -234,6 +238,10 @@ def show(
                 end = now + seconds
             when = f"{end - now:.0f} s left" if end is not None else _waited_for(latest, now - begun)
             live.update(chart(stream, latest, when))
+            if not console.is_terminal and now - said >= AGAIN_S:
+                said = now
+                counted = sum(stream.clicks().values())
+                stages.say(f"{stream.produced:,} clicks produced, {counted:,} counted; {when}")
             time.sleep(0.5)
 
 
@@ -315,6 +323,8 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
     except KeyboardInterrupt:
         console.print("interrupted; stopping …")
     stream.ended.set()
+    stages = Stages("demo")
+    stages.enter("reading the last clicks, and ending the pipelines", at_once=False)
     is_complete = settle(stream, latest, running)
     stream.stop()
     failures = [failure for pipeline in running if (failure := pipeline.failure) is not None]
@@ -324,6 +334,7 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
         console.print(f"[red]a pipeline failed:[/] {failure}")
     files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
     rows = spark.read.parquet(str(out)).count() if files else 0
+    stages.leave()
     if not console.is_terminal:
         console.print(chart(stream, latest, "at the end"))
     console.print(summary(stream, rows, len(files), is_complete=is_complete))
