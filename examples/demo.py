@@ -219,7 +219,8 @@ def show(
     A pipe gets a line every few seconds instead.
     """
     stages = Stages("demo")
-    begun = said = time.perf_counter()
+    begun = time.perf_counter()
+    said = begun - AGAIN_S
     end = None
     restarts = RESTARTS_MAX
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
@@ -314,17 +315,19 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
     """Run both pipelines; returns whether both ran to the end."""
     out = scratch / "clicks"
     latest: dict[str, Progress] = {}
+    stages = Stages("demo")
+    stages.enter("putting the pipelines together")
     running = [
         _start(Run(spark, load_document(document), stream.broker, str(scratch / "state")), latest)
         for document in (clean(out), COUNT)
     ]
+    stages.leave()
     try:
         show(console, stream, latest, running, seconds)
     except KeyboardInterrupt:
         console.print("interrupted; stopping …")
     stream.ended.set()
-    stages = Stages("demo")
-    stages.enter("reading the last clicks, and ending the pipelines", at_once=False)
+    stages.enter("reading the last clicks, and ending the pipelines")
     is_complete = settle(stream, latest, running)
     stream.stop()
     failures = [failure for pipeline in running if (failure := pipeline.failure) is not None]
