@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from barnabas.cli.support.progress import Stages
+from barnabas.cli.support.progress import AGAIN_S, Stages
 from barnabas.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.jvm.session import SparkMissing, open_session
@@ -214,8 +214,13 @@ def show(
     running: list[RunningPipeline],
     seconds: float,
 ) -> None:
-    """Show the chart for `seconds` after the first results: the start of Spark takes a varying time."""
+    """Show the chart for `seconds` after the first results: the start of Spark takes a varying time.
+
+    A pipe gets a line every few seconds instead.
+    """
+    stages = Stages("demo")
     begun = time.perf_counter()
+    said = begun - AGAIN_S
     end = None
     restarts = RESTARTS_MAX
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as live:
@@ -234,6 +239,10 @@ def show(
                 end = now + seconds
             when = f"{end - now:.0f} s left" if end is not None else _waited_for(latest, now - begun)
             live.update(chart(stream, latest, when))
+            if not console.is_terminal and now - said >= AGAIN_S:
+                said = now
+                counted = sum(stream.clicks().values())
+                stages.say(f"{stream.produced:,} clicks produced, {counted:,} counted; {when}")
             time.sleep(0.5)
 
 
@@ -306,15 +315,19 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
     """Run both pipelines; returns whether both ran to the end."""
     out = scratch / "clicks"
     latest: dict[str, Progress] = {}
+    stages = Stages("demo")
+    stages.enter("putting the pipelines together")
     running = [
         _start(Run(spark, load_document(document), stream.broker, str(scratch / "state")), latest)
         for document in (clean(out), COUNT)
     ]
+    stages.leave()
     try:
         show(console, stream, latest, running, seconds)
     except KeyboardInterrupt:
         console.print("interrupted; stopping …")
     stream.ended.set()
+    stages.enter("reading the last clicks, and ending the pipelines")
     is_complete = settle(stream, latest, running)
     stream.stop()
     failures = [failure for pipeline in running if (failure := pipeline.failure) is not None]
@@ -324,6 +337,7 @@ def demonstrate(console: Console, spark: Any, stream: Clickstream, scratch: Path
         console.print(f"[red]a pipeline failed:[/] {failure}")
     files = [file for file in out.rglob("*.parquet") if "_spark_metadata" not in file.parts]
     rows = spark.read.parquet(str(out)).count() if files else 0
+    stages.leave()
     if not console.is_terminal:
         console.print(chart(stream, latest, "at the end"))
     console.print(summary(stream, rows, len(files), is_complete=is_complete))

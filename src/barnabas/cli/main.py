@@ -8,14 +8,17 @@ summaries, and imports the commands later.
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from barnabas import __version__
-from barnabas.cli.support.exit_codes import EPILOG, INTERRUPTED
+from barnabas.cli.support.exit_codes import EPILOG, INTERRUPTED, Failure
 from barnabas.core.compiled import CODE
 
 COMMANDS = {
@@ -172,5 +175,22 @@ def completion(ctx: click.Context, shell: str) -> None:
     click.echo(kind(ctx.find_root().command, {}, "barnabas", "_BARNABAS_COMPLETE").source())
 
 
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+
+
 def main() -> None:
-    cli(prog_name="barnabas")
+    """Run the command of this process. A disk that cannot take its output is a failure with one line."""
+    try:
+        try:
+            cli(prog_name="barnabas")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        # The interpreter writes what standard output still holds when it exits, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if error.errno != errno.EPIPE:
+            Failure(f"cannot write the output: {error.strerror}").show()
+        sys.exit(Failure.exit_code)

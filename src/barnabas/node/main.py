@@ -144,7 +144,12 @@ async def serve_broker(
         await stopping
         raise as_startup_failed(error) from error
     settle_memory()
-    print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
+    try:
+        print("\n".join((ready_line(broker), *welcome)), flush=True)  # noqa: T201 - scripts wait for this line
+    except OSError as error:
+        stopped.set()
+        await stopping
+        raise StartupFailed(f"cannot write the ready line: {error.strerror}") from error
     if started is not None:
         await started()
     beside = [

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 from tests.support.commands import run_command
 
@@ -23,14 +24,14 @@ class Barnabas:
     def __init__(self, bootstrap: str) -> None:
         self._environment = {**os.environ, "PYTHONPATH": str(SOURCE), "BARNABAS_BOOTSTRAP": bootstrap}
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "barnabas", *arguments]
         pipe = subprocess.PIPE
         # Under nohup, or in the background of a script, SIGINT is ignored, and children inherit that.
         return subprocess.Popen(
             command,
             stdin=pipe,
-            stdout=pipe,
+            stdout=stdout,
             stderr=pipe,
             env=self._environment,
             preexec_fn=_obey_interrupts,  # noqa: PLW1509 - it touches nothing but a signal

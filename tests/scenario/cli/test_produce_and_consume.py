@@ -159,3 +159,29 @@ def test_no_command_is_silent_at_a_broker_that_hangs(command: tuple[str, ...], w
             process.send_signal(signal.SIGINT)
             process.stdin.close()
             assert process.wait(PATIENCE_S) == 130
+            assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", [("metrics", "alerts"), ("--help",), ("consume", "{topic}", "--to-end")])
+def test_a_full_disk_is_a_line_and_no_traceback(
+    barnabas: Barnabas, topic: str, command: tuple[str, ...]
+) -> None:
+    barnabas("produce", topic, stdin=b"one\n")
+    with Path("/dev/full").open("wb") as full:
+        process = barnabas.start(*(word.format(topic=topic) for word in command), stdout=full)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert said == b"barnabas: cannot write the output: No space left on device\n"
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_broker_that_cannot_say_that_it_is_ready_stops(barnabas: Barnabas, tmp_path: Path) -> None:
+    where = ("--data-dir", str(tmp_path), "--listener", "PLAINTEXT://127.0.0.1:0")
+    with Path("/dev/full").open("wb") as full:
+        process = barnabas.start("start", *where, stdout=full)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert b"barnabas: cannot write the ready line: No space left on device\n" in said
+    assert b"resigns as the controller" in said
+    assert b"Traceback" not in said
+    assert process.returncode == 1

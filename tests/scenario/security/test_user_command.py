@@ -104,6 +104,13 @@ def test_a_user_gets_the_mechanisms_that_the_listeners_offer(tmp_path: Path) -> 
         added = invoke("user", "add", "alice", *access, stdin="wonder\n")
         assert added.output == "user alice can log in by SCRAM-SHA-512\n"
         AdminClient(confluent(broker, strong, "alice", "wonder")).list_topics(timeout=TIMEOUT_S)
+        both = ("--mechanism", strong, "--mechanism", "SCRAM-SHA-256")
+        added = invoke("user", "add", "bob", *both, *access, stdin="builder\n")
+        assert added.output == (
+            "user bob can log in by SCRAM-SHA-512\n"
+            "user bob has a password for SCRAM-SHA-256, which no listener accepts:"
+            " sasl.enabled.mechanisms has SCRAM-SHA-512\n"
+        )
 
 
 def test_a_client_in_the_clear_adds_users_for_every_listener(tmp_path: Path) -> None:

@@ -92,6 +92,21 @@ def test_the_chart_is_the_one_that_the_readme_shows() -> None:
     assert lines == [line.rstrip() for line in shown.splitlines()]
 
 
+def test_a_pipe_gets_lines_while_a_terminal_has_the_chart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = demo()
+    monkeypatch.setattr(module, "AGAIN_S", 0.4)
+    stream = module.Clickstream("nowhere:1")
+    stream.produced = 1_234
+    stream.windows[("/", "10:00")] = 1_230
+    module.show(Console(file=StringIO()), stream, {}, [], 1.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"demo: 1,234 clicks produced, 1,230 counted; [01] s left", line)
+
+
 def number(text: str) -> int:
     return int(text.replace(",", ""))
 

@@ -101,6 +101,11 @@ def test_a_line_that_is_no_record_is_refused(line: bytes) -> None:
         parse_record(line, PLAIN)
 
 
+def test_a_line_that_is_not_json_says_so() -> None:
+    with pytest.raises(ValueError, match=r"^not JSON: Expecting value at column 9$"):
+        parse_record(b'{"key": }', PLAIN)
+
+
 def test_an_unknown_field_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ValueError, match="unknown field 'vaule': did you mean 'value'"):
         parse_record(b'{"vaule": "v"}', PLAIN)

@@ -1,13 +1,22 @@
-"""Values of the loop's lag and busy share."""
+"""Values of the loop's lag and busy share, and of garbage collections."""
 
 from __future__ import annotations
+
+import gc
 
 import pytest
 from tests.support.manual_time import ManualClock, ManualScheduler
 
+from barnabas.core.reporting.metrics import Metrics, render_prometheus
 from barnabas.network.busy_poll import BusyPoll
 from barnabas.node import process_metrics
-from barnabas.node.process_metrics import PERIOD_MS, TICK_MS, LoopHealth
+from barnabas.node.process_metrics import (
+    PERIOD_MS,
+    TICK_MS,
+    LoopHealth,
+    register_loop_metrics,
+    register_process_metrics,
+)
 
 
 @pytest.fixture
@@ -54,3 +63,26 @@ def test_the_busy_share_is_cpu_time_without_busy_polling(cpu_ms: list[float]) ->
     cpu_ms[0] += 3_000
     busy_poll.looked_ms += 1_000
     assert health.busy_share == 0.5
+
+
+def test_the_page_has_the_lag_and_the_busy_share(cpu_ms: list[float]) -> None:
+    clock, metrics = ManualClock(), Metrics()
+    health, _ = health_of(clock)
+    register_loop_metrics(metrics, health)
+    clock.advance(ms=TICK_MS + 7_000)
+    cpu_ms[0] += (TICK_MS + 7_000) / 4
+    text = render_prometheus(metrics)
+    assert "barnabas_loop_lag_ms 7000\n" in text
+    assert "barnabas_loop_busy_share 0.25\n" in text
+
+
+def test_the_page_counts_garbage_collections() -> None:
+    metrics = Metrics()
+    register_process_metrics(metrics)
+    gc.disable()
+    try:
+        gc.collect()
+        shown = f'python_gc_collections_total{{generation="2"}} {gc.get_stats()[2]["collections"]}\n'
+        assert shown in render_prometheus(metrics)
+    finally:
+        gc.enable()

@@ -155,6 +155,8 @@ def parse_record(line: bytes, common: Common, formats: Formats = Formats()) -> P
         fields = json.loads(line)
     except RecursionError:
         raise ValueError("the line is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
     if not isinstance(fields, dict):
         raise ValueError("the line is not a JSON object")
     _check_names(fields, FIELDS)

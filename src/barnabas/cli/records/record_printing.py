@@ -130,28 +130,25 @@ async def watching_brokers(
         yield
     finally:
         watching.cancel()
+        await asyncio.wait((watching,))
 
 
 async def _watch(
     admin: Admin, printer: Printer, partitions: Callable[[], Collection[TopicPartition]]
 ) -> None:
-    stages, silent_s = Stages("barnabas"), 0.0
-    asked: asyncio.Task[str | None] | None = None
+    stages = Stages("barnabas")
     while True:
-        if asked is None:
-            await asyncio.sleep(ASK_AFTER_S)
-            if printer.silent_s < ASK_AFTER_S:
-                continue
-            asked, silent_s = asyncio.create_task(_ask(admin, partitions())), 0.0
-        done, _ = await asyncio.wait((asked,), timeout=UNANSWERED_S)
-        if done:
-            if (fault := asked.result()) is not None:
-                stages.say(f"{fault}; trying again …")
-                await asyncio.sleep(UNANSWERED_S)
-            asked = None
-        else:
-            silent_s += UNANSWERED_S
-            stages.say(f"no answer from the brokers … {silent_s:.0f} s")
+        await asyncio.sleep(ASK_AFTER_S)
+        if printer.silent_s < ASK_AFTER_S:
+            continue
+        async with asyncio.TaskGroup() as group:
+            asked, silent_s = group.create_task(_ask(admin, partitions())), 0.0
+            while not (await asyncio.wait((asked,), timeout=UNANSWERED_S))[0]:
+                silent_s += UNANSWERED_S
+                stages.say(f"no answer from the brokers … {silent_s:.0f} s")
+        if (fault := asked.result()) is not None:
+            stages.say(f"{fault}; trying again …")
+            await asyncio.sleep(UNANSWERED_S)
 
 
 async def _ask(admin: Admin, partitions: Collection[TopicPartition]) -> str | None:

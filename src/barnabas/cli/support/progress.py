@@ -15,13 +15,13 @@ from typing import TextIO
 
 from barnabas.core.clock import Clock, SystemClock
 
-AGAIN_S = 5.0
-"""Longest pause between two lines during the first minute; later the pauses grow."""
+AGAIN_S = 4.0
+"""Pause between two lines during the first minute; later the pauses grow."""
 GROWS_AFTER_S = 60.0
 AGAIN_S_MAX = 60.0
 """Longest pause of all."""
-NOTICE_AFTER_S = 4.0
-"""A wait that is longer is announced: no command is silent for five seconds."""
+NOTICE_AFTER_S = 3.0
+"""A wait that is longer is announced. No command is silent for five seconds, its own start included."""
 
 
 class Stages:

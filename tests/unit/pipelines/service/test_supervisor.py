@@ -285,9 +285,19 @@ def test_metrics_say_how_pipelines_are(world: World) -> None:
     assert 'barnabas_pipeline_records_per_second{pipeline="p"} 2' in text
     assert 'barnabas_pipeline_batch_ms{pipeline="p"} 3' in text
     assert 'barnabas_pipeline_restarts_total{pipeline="p"} 0' in text
+    assert 'barnabas_pipeline_failed{pipeline="p"} 0' in text
     world.supervisor.on_ended("p", 1, "it broke")
     world.pass_time(10_000)
     assert 'barnabas_pipeline_restarts_total{pipeline="p"} 1' in render_metrics(world.supervisor)
+
+
+def test_metrics_say_that_a_pipeline_has_failed(world: World) -> None:
+    world.running()
+    world.supervisor.on_ended("p", 1, "no such column", is_final=True)
+    assert world.state() is State.FAILED
+    text = render_metrics(world.supervisor)
+    assert 'barnabas_pipeline_failed{pipeline="p"} 1' in text
+    assert 'barnabas_pipeline_running{pipeline="p"} 0' in text
 
 
 @pytest.mark.parametrize("target", list(Target))

@@ -95,20 +95,28 @@ def add(
     config = _store(zookeeper, data_dir)
     if config is None:
 
-        async def added(admin: Admin) -> list[ScramMechanism]:
-            wanted = _named(mechanisms) or await _offered(admin, bootstrap)
+        async def added(admin: Admin) -> tuple[list[ScramMechanism], list[ScramMechanism]]:
+            offered, are_all = await _offered(admin, bootstrap)
+            wanted = _named(mechanisms) or offered or [_USUAL]
             for mechanism in wanted:
                 await admin.upsert_user_scram_credential(name, password, mechanism, iterations)
-            return wanted
+            return wanted, offered if are_all and offered else wanted
 
-        stored = run(bootstrap, added)
+        stored, offered = run(bootstrap, added)
     else:
         from barnabas.localcluster.stored_users import put_user  # noqa: PLC0415 - rarely needed
 
-        stored = _named(mechanisms) or [_of_data_directory(data_dir)]
+        stored = offered = _named(mechanisms) or [_of_data_directory(data_dir)]
         for each in stored:
             _in_store(put_user(config, name, each, ScramCredential.derive(each, password, iterations)))
-    click.echo(f"user {name} can log in by {', '.join(each.mechanism_name for each in stored)}")
+    if usable := [each.mechanism_name for each in stored if each in offered]:
+        click.echo(f"user {name} can log in by {', '.join(usable)}")
+    for each in stored:
+        if each not in offered:
+            click.echo(
+                f"user {name} has a password for {each.mechanism_name}, which no listener accepts:"
+                f" {_ENABLED} has {', '.join(other.mechanism_name for other in offered)}"
+            )
 
 
 @user.command(name="hash", short_help="Print a line for a users file, with a hash of the password.")
@@ -171,9 +179,9 @@ def _named(names: Collection[str]) -> list[ScramMechanism]:
     return [each for each in ScramMechanism if each.mechanism_name in names]
 
 
-async def _offered(admin: Admin, bootstrap: Bootstrap) -> list[ScramMechanism]:
-    """SCRAM mechanisms of the listeners of all brokers. The mechanism of this connection stands in where the
-    settings of a broker may not be read.
+async def _offered(admin: Admin, bootstrap: Bootstrap) -> tuple[list[ScramMechanism], bool]:
+    """SCRAM mechanisms of the listeners of all brokers, and whether these are all. The mechanism of this
+    connection stands in where the settings of a broker may not be read.
     """
     own = bootstrap.security.sasl
     found = set() if own is None else {own.mechanism}
@@ -185,8 +193,8 @@ async def _offered(admin: Admin, bootstrap: Bootstrap) -> list[ScramMechanism]:
                 if setting.name.endswith(_ENABLED) and setting.value:
                     found.update(each.strip().upper() for each in setting.value.split(","))
     except ClusterAuthorizationFailed:
-        pass  # the change of the user is authorized apart
-    return _named(found) or [_USUAL]
+        return _named(found), False  # the change of the user is authorized apart
+    return _named(found), True
 
 
 def _of_data_directory(directory: Path | None) -> ScramMechanism:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -38,7 +39,8 @@ def record(file: Path, listen: str, to: str) -> None:
     try:
         asyncio.run(_record(source, target, writer))
     except OSError as error:
-        raise Failure(f"cannot record on {listen}: {error.strerror or error}") from None
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+        raise Failure(f"cannot record on {listen}: {reason}") from None
     finally:
         writer.close()
     counted = f"{writer.events} requests and answers in {file}"
