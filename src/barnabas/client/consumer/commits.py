@@ -21,6 +21,7 @@ from barnabas.client.core.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.core.steps import ClusterUnreachable, Response
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
 from barnabas.client.membership.interface import NOTHING, Membership
+from barnabas.client.processing.core.finished_runs import is_runs
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -62,7 +63,7 @@ _MOVED = (CoordinatorNotAvailable, NetworkException, NotCoordinator, RequestTime
 
 
 class _TextsTooLong(Exception):
-    """The coordinator takes shorter texts than those of these partitions (`offset.metadata.max.bytes`)."""
+    """The finished records of these partitions exceed `offset.metadata.max.bytes` of the coordinator."""
 
     def __init__(self, partitions: Collection[TopicPartition]) -> None:
         self.partitions = partitions
@@ -90,8 +91,8 @@ class Commits:
         commit is tried again. With `skips_unknown` the partition counts as deleted after some seconds: a
         rebalance must not wait for it any longer. Returns the deleted partitions, whose offsets are not kept.
 
-        A text that is too long for the coordinator is left out: the offset counts for more than the finished
-        records above it.
+        Finished records above an offset are left out where their text is too long for the coordinator: the
+        offset counts for more.
         """
         retries = self._cluster.state.retries(timeout_ms)
         patience: Retries | None = None
@@ -175,7 +176,9 @@ class Commits:
         try:
             request = self._commit_request(offsets, member, epoch)
             answer = await self._ask(request, OffsetCommitResponse, retries)
-            too_long = {at for at in _with_error(answer, OffsetMetadataTooLarge) if offsets[at].metadata}
+            too_long = {
+                at for at in _with_error(answer, OffsetMetadataTooLarge) if is_runs(offsets[at].metadata)
+            }
             if too_long:
                 raise _TextsTooLong(too_long)
             return self._unknown(answer, skips_unknown=skips_unknown)

@@ -289,6 +289,8 @@ async def test_a_commit_of_the_application_waits_for_a_topic_that_may_be_new() -
     coordinator = Coordinator(answer(UnknownTopicOrPartition), answer())
     await commits_at(coordinator).commit({AT: CommittedOffset(100)}, 60_000)
     assert len(coordinator.requests) == 2
+    with pytest.raises(OffsetMetadataTooLarge):
+        await commits_at(coordinator).commit({AT: CommittedOffset(7, "text of the application")}, 60_000)
 
 
 async def test_an_offset_is_committed_without_a_text_that_is_too_long() -> None:
