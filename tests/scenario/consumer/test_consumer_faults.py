@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Consumer, Record
+from barnabas.client import Consumer, RebalanceListener, Record, TopicPartition
 from barnabas.client.admin.groups import Groups
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
+from barnabas.core.errors import GroupAuthorizationFailed
 from barnabas.testing.broker import run_broker
 from barnabas.testing.cluster import run_cluster
 from tests.scenario.consumer import processing_member
@@ -159,3 +160,66 @@ async def test_a_coordinator_that_dies_is_replaced_and_members_stay(protocol: st
                         for each in (one, two):
                             await each.poll(timeout_ms=50)
                 assert not one.assignment & two.assignment
+
+
+class Told(RebalanceListener):
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self.events.append(f"assigned {len(partitions)}")
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        self.events.append(f"lost {len(partitions)}")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "joining", "heartbeat"),
+    [
+        ("consumer", "ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat"),
+        ("classic", "JoinGroup", "Heartbeat"),
+    ],
+)
+async def test_a_member_that_was_refused_joins_again_with_the_next_call(
+    protocol: str, joining: str, heartbeat: str
+) -> None:
+    """A right may be granted later. Before, the consumer received nothing more, and said nothing."""
+    told = Told()
+    with run_broker(QUICK_SETTINGS) as broker:
+        broker.create_topic("topic", partitions=1)
+        broker.faults.add(api=joining, error="GROUP_AUTHORIZATION_FAILED", times=1)
+        async with consumer_of(broker.bootstrap, protocol, topics=None) as consumer:
+            await consumer.subscribe(["topic"], listener=told)
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(GroupAuthorizationFailed):
+                    await consumer.get_one()
+                while not consumer.assignment:
+                    await consumer.poll(timeout_ms=100)
+                broker.faults.add(api=heartbeat, error="GROUP_AUTHORIZATION_FAILED", times=1)
+                with pytest.raises(GroupAuthorizationFailed):
+                    await consumer.get_one()
+                assert not consumer.assignment
+                while not consumer.assignment:
+                    await consumer.poll(timeout_ms=100)
+    assert [each for each in told.events if each != "assigned 0"][:3] == [
+        "assigned 1",
+        "lost 1",
+        "assigned 1",
+    ]
+
+
+async def test_a_group_is_joined_again_after_partitions_by_hand() -> None:
+    """Its commits are those of the member again; without one, the coordinator refuses them."""
+    with run_broker(QUICK_SETTINGS) as broker:
+        topic = broker.create_topic("topic", partitions=1)
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            consumer_of(broker.bootstrap, "consumer") as consumer,
+        ):
+            await consumer.unsubscribe()
+            await consumer.assign([TopicPartition(topic, 0)])
+            await consumer.unsubscribe()
+            await consumer.subscribe([topic])
+            while not consumer.assignment:
+                await consumer.poll(timeout_ms=100)
+            assert await consumer.commit({TopicPartition(topic, 0): 0})
