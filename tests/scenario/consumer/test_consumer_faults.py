@@ -18,6 +18,7 @@ from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import GroupAuthorizationFailed
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.testing.broker import run_broker
 from barnabas.testing.cluster import run_cluster
 from tests.scenario.consumer import processing_member
@@ -223,3 +224,39 @@ async def test_a_group_is_joined_again_after_partitions_by_hand() -> None:
             while not consumer.assignment:
                 await consumer.poll(timeout_ms=100)
             assert await consumer.commit({TopicPartition(topic, 0): 0})
+
+
+@protocols
+async def test_a_consumer_reads_from_the_nearest_replica_while_it_lives(
+    protocol: str,
+) -> None:
+    """The leader names broker `near` to consumers, as a rack-aware selector does (KIP-392)."""
+    settings = {**QUICK_SETTINGS, "default.replication.factor": "3"}
+    with run_cluster(3, settings) as brokers:
+        brokers.create_topic("topic", partitions=1)
+        leader = brokers.leader("topic")
+        near = next(each for each in (1, 2, 3) if each != leader)
+        brokers.wait_in_sync("topic")
+
+        def name_near(_request: FetchRequest, response: FetchResponse) -> None:
+            for topic in response.responses:
+                for row in topic.partitions:
+                    row.preferred_read_replica = near
+
+        brokers.broker(leader).faults.add(
+            api="Fetch", when=lambda request: request.rack_id == "here", change=name_near
+        )
+        served = brokers.broker(near).faults.add(
+            api="Fetch", when=lambda request: request.rack_id == "here", observe=True
+        )
+        async with (
+            client_of(brokers.bootstrap) as cluster,
+            consumer_of(brokers.bootstrap, protocol, client_rack="here") as consumer,
+        ):
+            await write(cluster, numbered(20))
+            assert sorted(await read(consumer, 20)) == numbered(20)
+            await served.hit(1)
+            assert served.hits
+            await asyncio.to_thread(brokers.kill, near)
+            await write(cluster, numbered(20, 20))
+            assert sorted(await read(consumer, 20)) == numbered(20, 20)
