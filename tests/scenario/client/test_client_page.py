@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,8 @@ from barnabas.client.admin.admin import Admin
 from barnabas.client.config.render_docs import rendered
 from barnabas.client.sync.loop_thread import SHARED
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "CLIENT.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "CLIENT.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
@@ -31,6 +36,27 @@ async def test_an_example_runs_as_it_is_shown(address: str, number: int, tmp_pat
     if inspect.isawaitable(awaited):
         await awaited
     SHARED.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_strict_type_checker_accepts_the_examples(tmp_path: Path) -> None:
+    """As in an application: mypy sees the library from outside, without the settings of this repository."""
+    pytest.importorskip("faststream")
+    for number, code in enumerate(EXAMPLES):
+        body = code if "await " not in code else f"async def page() -> None:\n{textwrap.indent(code, '    ')}"
+        (tmp_path / f"example_{number}.py").write_text(
+            f'address = "127.0.0.1:9092"\n\n{body}', encoding="utf-8"
+        )
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", "."],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_a_query_of_the_terminal_prints_rows(address: str, tmp_path: Path) -> None:

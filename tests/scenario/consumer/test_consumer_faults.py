@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import Consumer, Record
+from barnabas.client import Consumer, RebalanceListener, Record, TopicPartition
 from barnabas.client.admin.groups import Groups
 from barnabas.client.aio.cluster_client import ClusterClient
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import SystemClock
+from barnabas.core.errors import GroupAuthorizationFailed
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.testing.broker import run_broker
 from barnabas.testing.cluster import run_cluster
 from tests.scenario.consumer import processing_member
@@ -159,3 +161,102 @@ async def test_a_coordinator_that_dies_is_replaced_and_members_stay(protocol: st
                         for each in (one, two):
                             await each.poll(timeout_ms=50)
                 assert not one.assignment & two.assignment
+
+
+class Told(RebalanceListener):
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self.events.append(f"assigned {len(partitions)}")
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        self.events.append(f"lost {len(partitions)}")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "joining", "heartbeat"),
+    [
+        ("consumer", "ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat"),
+        ("classic", "JoinGroup", "Heartbeat"),
+    ],
+)
+async def test_a_member_that_was_refused_joins_again_with_the_next_call(
+    protocol: str, joining: str, heartbeat: str
+) -> None:
+    """A right may be granted later. Before, the consumer received nothing more, and said nothing."""
+    told = Told()
+    with run_broker(QUICK_SETTINGS) as broker:
+        broker.create_topic("topic", partitions=1)
+        broker.faults.add(api=joining, error="GROUP_AUTHORIZATION_FAILED", times=1)
+        async with consumer_of(broker.bootstrap, protocol, topics=None) as consumer:
+            await consumer.subscribe(["topic"], listener=told)
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(GroupAuthorizationFailed):
+                    await consumer.get_one()
+                while not consumer.assignment:
+                    await consumer.poll(timeout_ms=100)
+                broker.faults.add(api=heartbeat, error="GROUP_AUTHORIZATION_FAILED", times=1)
+                with pytest.raises(GroupAuthorizationFailed):
+                    await consumer.get_one()
+                assert not consumer.assignment
+                while not consumer.assignment:
+                    await consumer.poll(timeout_ms=100)
+    assert [each for each in told.events if each != "assigned 0"][:3] == [
+        "assigned 1",
+        "lost 1",
+        "assigned 1",
+    ]
+
+
+async def test_a_group_is_joined_again_after_partitions_by_hand() -> None:
+    """Its commits are those of the member again; without one, the coordinator refuses them."""
+    with run_broker(QUICK_SETTINGS) as broker:
+        topic = broker.create_topic("topic", partitions=1)
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            consumer_of(broker.bootstrap, "consumer") as consumer,
+        ):
+            await consumer.unsubscribe()
+            await consumer.assign([TopicPartition(topic, 0)])
+            await consumer.unsubscribe()
+            await consumer.subscribe([topic])
+            while not consumer.assignment:
+                await consumer.poll(timeout_ms=100)
+            assert await consumer.commit({TopicPartition(topic, 0): 0})
+
+
+@protocols
+async def test_a_consumer_reads_from_the_nearest_replica_while_it_lives(
+    protocol: str,
+) -> None:
+    """The leader names broker `near` to consumers, as a rack-aware selector does (KIP-392)."""
+    settings = {**QUICK_SETTINGS, "default.replication.factor": "3"}
+    with run_cluster(3, settings) as brokers:
+        brokers.create_topic("topic", partitions=1)
+        leader = brokers.leader("topic")
+        near = next(each for each in (1, 2, 3) if each != leader)
+        brokers.wait_in_sync("topic")
+
+        def name_near(_request: FetchRequest, response: FetchResponse) -> None:
+            for topic in response.responses:
+                for row in topic.partitions:
+                    row.preferred_read_replica = near
+
+        brokers.broker(leader).faults.add(
+            api="Fetch", when=lambda request: request.rack_id == "here", change=name_near
+        )
+        served = brokers.broker(near).faults.add(
+            api="Fetch", when=lambda request: request.rack_id == "here", observe=True
+        )
+        async with (
+            client_of(brokers.bootstrap) as cluster,
+            consumer_of(brokers.bootstrap, protocol, client_rack="here") as consumer,
+        ):
+            await write(cluster, numbered(20))
+            assert sorted(await read(consumer, 20)) == numbered(20)
+            await served.hit(1)
+            assert served.hits
+            await asyncio.to_thread(brokers.kill, near)
+            await write(cluster, numbered(20, 20))
+            assert sorted(await read(consumer, 20)) == numbered(20, 20)

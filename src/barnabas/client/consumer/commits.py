@@ -21,6 +21,7 @@ from barnabas.client.core.retries import UNKNOWN_TOPIC_TIMEOUT_MS, Retries
 from barnabas.client.core.steps import ClusterUnreachable, Response
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
 from barnabas.client.membership.interface import NOTHING, Membership
+from barnabas.client.processing.core.finished_runs import is_runs
 from barnabas.core.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -29,6 +30,7 @@ from barnabas.core.errors import (
     KafkaError,
     NetworkException,
     NotCoordinator,
+    OffsetMetadataTooLarge,
     RebalanceInProgress,
     RequestTimedOut,
     StaleMemberEpoch,
@@ -60,6 +62,13 @@ _NOT_A_MEMBER = (FencedInstanceId, FencedMemberEpoch, IllegalGeneration, Rebalan
 _MOVED = (CoordinatorNotAvailable, NetworkException, NotCoordinator, RequestTimedOut)
 
 
+class _TextsTooLong(Exception):
+    """The finished records of these partitions exceed `offset.metadata.max.bytes` of the coordinator."""
+
+    def __init__(self, partitions: Collection[TopicPartition]) -> None:
+        self.partitions = partitions
+
+
 class Commits:
     def __init__(self, cluster: ClusterClient, group_id: str, instance_id: str | None) -> None:
         self.member: Membership | None = None
@@ -67,6 +76,7 @@ class Commits:
         self._cluster = cluster
         self._group_id = group_id
         self._instance_id = instance_id
+        self._has_warned_of_texts = False
 
     async def commit(
         self,
@@ -80,6 +90,9 @@ class Commits:
         A partition that the broker does not know may be new there, or the broker has just started, so the
         commit is tried again. With `skips_unknown` the partition counts as deleted after some seconds: a
         rebalance must not wait for it any longer. Returns the deleted partitions, whose offsets are not kept.
+
+        Finished records above an offset are left out where their text is too long for the coordinator: the
+        offset counts for more.
         """
         retries = self._cluster.state.retries(timeout_ms)
         patience: Retries | None = None
@@ -95,6 +108,8 @@ class Commits:
             kept = {at: each for at, each in offsets.items() if at not in lost}
             try:
                 unknown = await self._commit_once(kept, member, epoch, retries, skips_unknown=skips_unknown)
+            except _TextsTooLong as error:
+                offsets = self._without_texts(offsets, error.partitions)
             except StaleMemberEpoch as error:
                 await self._await_epoch(member, epoch, error, retries)
             except KafkaError as error:
@@ -124,6 +139,19 @@ class Commits:
             return False
         return True
 
+    def _without_texts(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], refused: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        if not self._has_warned_of_texts:
+            self._has_warned_of_texts = True
+            logger.warning(
+                "group %s: the finished records above the offset of %s are not kept, and a restart repeats"
+                " them: offset.metadata.max.bytes of the broker is below its default of 4096",
+                self._group_id,
+                ", ".join(map(str, sorted(refused))),
+            )
+        return {at: each._replace(metadata="") if at in refused else each for at, each in offsets.items()}
+
     def _epoch_of(self, member: Membership | None) -> int:
         if member is None:
             return NO_EPOCH
@@ -148,6 +176,11 @@ class Commits:
         try:
             request = self._commit_request(offsets, member, epoch)
             answer = await self._ask(request, OffsetCommitResponse, retries)
+            too_long = {
+                at for at in _with_error(answer, OffsetMetadataTooLarge) if is_runs(offsets[at].metadata)
+            }
+            if too_long:
+                raise _TextsTooLong(too_long)
             return self._unknown(answer, skips_unknown=skips_unknown)
         except _NOT_A_MEMBER as error:
             if member is not None:
@@ -268,3 +301,12 @@ class Commits:
                 elif row.error_code:
                     raise error_for(row.error_code, f"committing the offset of {at}")
         return unknown
+
+
+def _with_error(answer: OffsetCommitResponse, error: type[KafkaError]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, row.partition_index)
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.error_code == error.code
+    ]

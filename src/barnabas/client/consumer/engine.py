@@ -42,6 +42,7 @@ from barnabas.client.extensions.interceptors import ConsumerInterceptor, Consume
 from barnabas.client.membership.classic_protocol import ClassicMember
 from barnabas.client.membership.consumer_protocol import ConsumerProtocolMember
 from barnabas.client.membership.interface import (
+    NOTHING,
     Assigned,
     Event,
     Failed,
@@ -116,6 +117,8 @@ class ConsumerEngine:
         self._coordination: Coordination | None = None
         self._failure: BaseException | None = None
         """Error that ended a background task."""
+        self._is_refused = False
+        """True when the coordinator has refused this member for good, and the application knows it."""
 
     # --- life ---
 
@@ -285,10 +288,12 @@ class ConsumerEngine:
         self.subscription.match(self.cluster.metadata)
         self.cluster.updates.request()
         if self._coordination is None:
-            member = await self._new_member()
-            self._coordinate(member)
+            self._coordinate(await self._new_member())
         assert self._coordination is not None
-        self._coordination.member.subscribe(self.subscription.topics)
+        member = self._coordination.member
+        self.commits.member = member
+        self._end_refusal(member)
+        member.subscribe(self.subscription.topics)
         self._coordination.start()
         self._coordination.wake()
         self.look()
@@ -301,6 +306,7 @@ class ConsumerEngine:
         if self._coordination is not None:
             await self._coordination.leave(timeout_ms)
         self.positions.keep_only(())
+        self._is_refused = False
         self.subscription.clear()
         if self.commits is not None:
             self.commits.member = None if self._coordination is None else self.commits.member
@@ -449,6 +455,9 @@ class ConsumerEngine:
         member = self.member
         if member is not None and self._coordination is not None:
             member.polled()
+            if self._is_refused:
+                self._end_refusal(member)
+                member.subscribe(self.subscription.topics)
             while (event := member.event) is not None:
                 await self._handle(event)
                 if self.member is not member:
@@ -500,7 +509,11 @@ class ConsumerEngine:
             self.owner.released(partitions)
 
     async def _refused(self, error: Exception) -> None:
-        """The coordinator refuses this member. Without the consumer protocol, the classic one is used."""
+        """The coordinator refuses this member. Without the consumer protocol, the classic one is used.
+
+        A member that is refused for good is out of the group. The next call for records joins again, as with
+        Java's consumer: the reason may be gone, and otherwise the application would wait for nothing.
+        """
         member = self.member
         assert member is not None
         assert self._coordination is not None
@@ -516,9 +529,18 @@ class ConsumerEngine:
             self._coordination.start()
             return
         if member.is_out:
+            lost, member.owned = member.owned, NOTHING
+            if lost:
+                await self._handle(Lost(lost))
             self.positions.keep_only(())
+            self._is_refused = True
         member.event_done()
         raise error
+
+    def _end_refusal(self, member: Membership) -> None:
+        if self._is_refused:
+            self._is_refused = False
+            member.begin_again()
 
     async def _notify(self, method: str, partitions: frozenset[TopicPartition]) -> None:
         if self._listener is not None:

@@ -110,7 +110,7 @@ TRANSITIONS: Final = Transitions(
         State.ASSIGNING: frozenset({State.JOINING}),
         State.SYNCING: frozenset({State.JOINING, State.ASSIGNING}),
         State.STABLE: frozenset({State.SYNCING}),
-        State.LEAVING: _IN_GROUP,
+        State.LEAVING: _IN_GROUP | {State.FATAL},
         State.STALE: _IN_GROUP | {State.LEAVING},
         State.FATAL: _IN_GROUP | {State.LEAVING},
     }
@@ -197,17 +197,25 @@ class ClassicMember:
             self._must_rejoin = True
 
     def leave(self) -> None:
-        """Leave the group. A static member only stops: its session keeps its partitions."""
+        """Leave the group. A static member only stops: its session keeps its partitions. A member that was
+        refused leaves too: the coordinator may still count it, and others would wait for its session.
+        """
         self._events.clear()
         self.owned = NOTHING
         self.wants_metadata = self._is_stale = self._must_rejoin = False
         known = bool(self.member_id) or isinstance(self._in_flight, JoinGroupRequest)
-        if self.state in _IN_GROUP and known and self._options.instance_id is None:
+        counts = self.state in _IN_GROUP or self.state is State.FATAL
+        if counts and known and self._options.instance_id is None:
             self._retry.succeeded()
             self._go(State.LEAVING)
         elif self.state is not State.LEAVING:
             self.epoch = OUTSIDE
             self._go(State.UNJOINED)
+
+    def begin_again(self) -> None:
+        """Forget a refusal: `subscribe` joins again."""
+        self._events.clear()
+        self._go(State.UNJOINED)
 
     def rejoin(self) -> None:
         """Join again, because a commit showed that the group rebalances."""

@@ -187,6 +187,13 @@ class ConsumerProtocolMember:
             self.epoch = OUTSIDE
             self._go(State.UNSUBSCRIBED)
 
+    def begin_again(self) -> None:
+        """Forget a refusal: `subscribe` joins again."""
+        self._events.clear()
+        self._target = None
+        self.wants_metadata = False
+        self._go(State.UNSUBSCRIBED)
+
     def rejoin(self) -> None:
         """Heartbeat at once, for an assignment that may be new."""
         self._beats_ms = -math.inf

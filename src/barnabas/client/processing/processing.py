@@ -99,6 +99,8 @@ class Processing:
         self._lanes = Lanes(options.concurrency, options.order)
         self._ledgers: dict[TopicPartition, OffsetLedger] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
+        self._lost: set[asyncio.Task[None]] = set()
+        """Handlers of lost partitions, which were cancelled and may still clean up."""
         self._failure: BaseException | None = None
         self._stop: asyncio.Event | None = None
         self._is_ending = False
@@ -124,6 +126,8 @@ class Processing:
             if watcher is not None:
                 watcher.cancel()
             await self._cancel(list(self._tasks.values()))
+            if self._lost:
+                await asyncio.wait(self._lost, timeout=self._options.drain_ms / 1_000)
             await asyncio.shield(self._last_commit())
         if self._failure is not None:
             raise self._failure
@@ -288,6 +292,8 @@ class Processing:
         self._lanes.drop_queued(partitions)
         for task in self._forget_tasks(partitions):
             task.cancel()
+            self._lost.add(task)
+            task.add_done_callback(self._lost.discard)
         for at in partitions:
             self._ledgers.pop(at, None)
             self._committed.pop(at, None)

@@ -28,6 +28,7 @@ from barnabas.core.errors import (
     CoordinatorLoadInProgress,
     KafkaError,
     NetworkException,
+    OffsetMetadataTooLarge,
     StaleMemberEpoch,
     UnknownTopicOrPartition,
 )
@@ -288,6 +289,30 @@ async def test_a_commit_of_the_application_waits_for_a_topic_that_may_be_new() -
     coordinator = Coordinator(answer(UnknownTopicOrPartition), answer())
     await commits_at(coordinator).commit({AT: CommittedOffset(100)}, 60_000)
     assert len(coordinator.requests) == 2
+
+
+async def test_an_offset_is_committed_without_a_text_that_is_too_long() -> None:
+    """`offset.metadata.max.bytes` may be below its default. Other partitions keep their texts."""
+
+    def takes_eight_characters(request: Message) -> Message:
+        assert isinstance(request, OffsetCommitRequest)
+        rows = [
+            OffsetCommitResponsePartition(
+                partition_index=row.partition_index,
+                error_code=OffsetMetadataTooLarge.code if len(row.committed_metadata or "") > 8 else 0,
+            )
+            for row in request.topics[0].partitions
+        ]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=rows)])
+
+    coordinator = Coordinator(takes_eight_characters)
+    offsets = {AT: CommittedOffset(7, "b1:AQEBAQEB"), OTHER: CommittedOffset(8, "b1:AQE")}
+    assert not await commits_at(coordinator).commit(offsets, 60_000, skips_unknown=True)
+    last = cast("OffsetCommitRequest", coordinator.requests[-1]).topics[0].partitions
+    assert [(row.committed_offset, row.committed_metadata) for row in last] == [(7, ""), (8, "b1:AQE")]
+    assert len(coordinator.requests) == 2
+    with pytest.raises(OffsetMetadataTooLarge):
+        await commits_at(coordinator).commit({AT: CommittedOffset(7, "text of the application")}, 60_000)
 
 
 async def test_commits_at_each_call_do_not_make_a_wait_spin() -> None:

@@ -20,6 +20,7 @@ from barnabas.core.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     TopicAuthorizationFailed,
+    UnknownServerError,
 )
 from barnabas.core.ids import TopicPartition, Uuid
 from barnabas.protocol.messages.fetch import (
@@ -363,6 +364,19 @@ def test_a_refused_topic_is_an_error_for_the_application() -> None:
     (error,) = world.plans.errors
     assert isinstance(error, TopicAuthorizationFailed)
     assert error.message == "not authorized: READ on TOPIC t"
+
+
+def test_a_broker_with_an_internal_error_is_asked_again() -> None:
+    """The error is no business of the application, as with Java's consumer."""
+    world = World(1)
+    world.answer(world.send()[1], data(0, error=UnknownServerError))
+    world.clock.advance(1_000)
+    (plan,) = world.send().values()
+    world.plans.answered(plan, FetchResponse(error_code=UnknownServerError.code))
+    world.clock.advance(1_000)
+    assert not world.plans.errors
+    world.answer(world.send()[1], data(0, batch(0, 1)))
+    assert [record.offset for record in world.hand.take(10)] == [0]
 
 
 def test_a_refusal_that_lasts_is_one_error() -> None:

@@ -16,10 +16,11 @@ from barnabas.client.membership.classic_messages import (
     encode_subscription,
 )
 from barnabas.client.membership.classic_protocol import ClassicMember, State
-from barnabas.client.membership.interface import Ask, Assigned, Failed, GroupOptions, Lost, Revoked
+from barnabas.client.membership.interface import NOTHING, Ask, Assigned, Failed, GroupOptions, Lost, Revoked
 from barnabas.core.backoff import Backoff
 from barnabas.core.errors import (
     FencedInstanceId,
+    GroupAuthorizationFailed,
     IllegalGeneration,
     InconsistentGroupProtocol,
     KafkaError,
@@ -332,6 +333,36 @@ def test_a_fenced_instance_is_refused_for_good() -> None:
     talk.clock.advance(100_000)
     assert talk.sends() == "nothing"
     assert talk.member.is_out
+
+
+def test_a_refused_member_leaves_so_that_no_other_waits_for_its_session() -> None:
+    talk = Conversation()
+    talk.settle(1, [0])
+    talk.clock.advance(BEAT_MS)
+    talk.sends()
+    talk.fails(GroupAuthorizationFailed)
+    talk.member.event_done()
+    assert talk.member.is_out
+    talk.member.leave()
+    assert not talk.member.is_out
+    assert talk.sends() == "leave as 'me'"
+    assert talk.asked is not None
+    talk.member.answered(talk.asked, LeaveGroupResponse(error_code=GroupAuthorizationFailed.code))
+    assert talk.member.is_out
+    assert talk.sends() == "nothing"
+
+
+def test_a_refused_member_joins_again_when_it_is_asked_to() -> None:
+    talk = Conversation()
+    talk.settle(1, [0])
+    talk.clock.advance(BEAT_MS)
+    talk.sends()
+    talk.fails(GroupAuthorizationFailed)
+    talk.member.event_done()
+    talk.member.owned = NOTHING
+    talk.member.begin_again()
+    talk.member.subscribe(["orders"])
+    assert talk.sends().startswith("join as 'me'")
 
 
 def test_an_assignor_that_it_does_not_have_is_refused() -> None:

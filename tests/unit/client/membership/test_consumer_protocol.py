@@ -272,6 +272,9 @@ def test_a_refusal_is_final(error: type[KafkaError]) -> None:
     talk.clock.advance(1_000_000)
     assert talk.sends() == "nothing"
     assert talk.member.is_out
+    talk.member.begin_again()  # by the application's next call
+    talk.member.subscribe(["orders"])
+    assert talk.sends().startswith("epoch 0")
 
 
 def test_a_missing_right_to_a_topic_is_reported_and_the_member_stays() -> None:

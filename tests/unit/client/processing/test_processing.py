@@ -333,6 +333,27 @@ async def test_handlers_of_lost_partitions_are_cancelled_at_once() -> None:
     assert log.commits == []
 
 
+async def test_the_end_waits_for_handlers_of_lost_partitions_to_clean_up() -> None:
+    """Left behind, a handler would meet a closed consumer, or a loop that has ended."""
+    log, stop, began, cleaned = Log(1), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handle(record: Record[Any, Any]) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.02)
+            cleaned.set()
+
+    work = log.processing(handle)
+    running = asyncio.create_task(work.run(stop))
+    await began.wait()
+    work.lose(frozenset({AT}))
+    stop.set()
+    await running
+    assert cleaned.is_set()
+
+
 async def test_a_graceful_stop_waits_for_handlers_and_commits() -> None:
     log, stop = Log(3), asyncio.Event()
     gate = asyncio.Event()

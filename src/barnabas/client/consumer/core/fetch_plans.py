@@ -9,13 +9,16 @@ exceed it asks for less, or waits. Brokers share the bound and take turns: a req
 idle partitions keeps no other broker waiting for ever. One request is always allowed when nothing is
 buffered, and one batch comes even if it is larger than asked for. A large batch cannot block a consumer.
 
+An internal error of a broker (UNKNOWN_SERVER_ERROR) is logged, and the partition is fetched again, as Java's
+consumer does: the next attempt, or another leader, may have the records.
+
 A leader may name a nearer replica (KIP-392); it is used until it fails or `metadata.max.age.ms` passes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +41,7 @@ from barnabas.core.errors import (
     error_for,
 )
 from barnabas.core.ids import ZERO_UUID, TopicPartition
+from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -93,6 +97,7 @@ class FetchPlans:
         self._metadata = metadata
         self._clock = clock
         self._options = options
+        self._log = RateLimitedLogger(logger, clock)
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: dict[int, FetchPlan] = {}
         self._asked = 0
@@ -207,13 +212,7 @@ class FetchPlans:
         states = {state.at: state for state in self._landed(plan)}
         if answer.error_code:
             session.refused(answer.error_code)
-            error = error_for(answer.error_code, f"fetching from broker {plan.broker_id}")
-            if not error.retriable:
-                self.errors.add(error)
-            if not isinstance(error, FetchSessionIdNotFound | InvalidFetchSessionEpoch):
-                self.wants_metadata = True
-                for state in states.values():
-                    self._retry(state)
+            self._refused(plan, states.values(), answer.error_code)
             return False
         session.answered(plan.session, answer.session_id)
         endpoints = {row.node_id: Endpoint(row.host, row.port) for row in answer.node_endpoints}
@@ -232,6 +231,19 @@ class FetchPlans:
                 else:
                     has_records |= self._take(found, row)
         return has_records
+
+    def _refused(self, plan: FetchPlan, states: Iterable[PartitionState], error_code: int) -> None:
+        """The broker refuses a whole request."""
+        error = error_for(error_code, f"fetching from broker {plan.broker_id}")
+        if isinstance(error, FetchSessionIdNotFound | InvalidFetchSessionEpoch):
+            return
+        if isinstance(error, UnknownServerError):
+            self._warn_of_broker(error)
+        elif not error.retriable:
+            self.errors.add(error)
+        self.wants_metadata = True
+        for state in states:
+            self._retry(state)
 
     def _landed(self, plan: FetchPlan) -> list[PartitionState]:
         """Partitions of a request that is no longer in flight, whose positions are the same as before."""
@@ -285,9 +297,12 @@ class FetchPlans:
             if of_leader:
                 self._out_of_range(state, error)
             return  # a follower may lag behind: the leader knows
-        if not error.retriable or isinstance(error, CorruptMessage):
+        is_faulty_broker = isinstance(error, UnknownServerError)
+        if isinstance(error, CorruptMessage) or not (error.retriable or is_faulty_broker):
             self._fail(state, error)
             return
+        if is_faulty_broker:
+            self._warn_of_broker(error)
         self._retry(state)
         current = row.current_leader
         if current is not None and current.leader_id >= 0:
@@ -297,6 +312,9 @@ class FetchPlans:
                 self.wants_positions = True
                 return
         self.wants_metadata = True
+
+    def _warn_of_broker(self, error: KafkaError) -> None:
+        self._log.warn("fetch", "%s: internal error of the broker, see its log; trying again", error)
 
     def _out_of_range(self, state: PartitionState, error: KafkaError) -> None:
         if state.chunks:

@@ -33,9 +33,14 @@ def encode_runs(committed: int, finished: Iterable[tuple[int, int]]) -> str:
     return PREFIX + base64.urlsafe_b64encode(out).rstrip(b"=").decode() if out else ""
 
 
+def is_runs(text: str) -> bool:
+    """True for a text of this form. Others belong to applications."""
+    return text.startswith(PREFIX)
+
+
 def decode_runs(committed: int, text: str) -> list[tuple[int, int]]:
     """Ranges [first, end) of finished offsets above the committed one."""
-    if not text.startswith(PREFIX):
+    if not is_runs(text):
         return []
     body = text[len(PREFIX) :]
     try:
