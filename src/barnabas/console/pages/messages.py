@@ -397,9 +397,9 @@ async def show_live(ctx: Context) -> Response:
                 if not ctx.is_signed_in_as(connection):
                     return
                 total += news.skipped
-                yield event(await _news(ctx, name, query, news, total))
+                yield event(await _news(ctx, name, query, news, total), ctx.base)
         except TooMany as error:
-            yield event(_state(str(error), is_on=False))
+            yield event(_state(str(error), is_on=False), ctx.base)
 
     return stream(events())
 
