@@ -148,6 +148,8 @@ class McpEndpoint:
 def _parsed(body: bytes) -> Message:
     try:
         message = json.loads(body)
+        # Half of a surrogate pair is valid JSON, but no text that an answer or a broker could take.
+        json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise RpcError(PARSE_ERROR, "the body is not JSON") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
