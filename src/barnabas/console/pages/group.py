@@ -153,7 +153,7 @@ def _offset(row: GroupOffsetRow, owners: dict[str, str]) -> tuple[Content, ...]:
         number(row.end_offset),
         number(row.lag_records),
         duration(row.lag_ms),
-        owners.get(row.member_id or "", DASH) if row.member_id else span("nobody", class_="soft"),
+        owners.get(row.member_id or "", DASH) if row.member_id else span("none", class_="soft"),
         next_record,
     )
 

@@ -309,7 +309,9 @@ def cells(
         (
             preview(value),
             " ",
-            span(f"{headers} headers" if headers > 1 else "1 header", class_="soft") if headers else None,
+            span(f"{headers} headers" if headers > 1 else "1 header", class_="soft unbroken")
+            if headers
+            else None,
         ),
     )
 
