@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp
 
+from barnabas.console.clusters import Clusters
 from barnabas.console.mcp.endpoint import PATH, McpEndpoint
 from barnabas.console.pages import SECTIONS
 from barnabas.console.views import Views
 from barnabas.console.web.api import openapi
 from barnabas.console.web.application import application
-from barnabas.console.web.clusters import Clusters
 from barnabas.console.web.connections import Connections, SignIn, has_own_identity
 from barnabas.console.web.console import Console, ConsoleSettings
 from barnabas.core.addressing.endpoints import Endpoint
