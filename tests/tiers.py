@@ -30,6 +30,7 @@ REST = (
     "tests/scenario/console/test_browser_changes.py",
     "tests/scenario/console/test_browser_figures.py",
     "tests/scenario/console/test_browser_schemas.py",
+    "tests/scenario/console/test_clusters.py",
     "tests/scenario/console/test_mcp.py",
     "tests/scenario/console/test_bounds.py",
     "tests/scenario/console/test_operating.py",

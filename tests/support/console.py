@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
@@ -35,11 +35,25 @@ class RunningConsole:
 @contextmanager
 def running_console(bootstrap: str, *arguments: str, before: Sequence[str] = ()) -> Iterator[RunningConsole]:
     """`barnabas console`, from its ready line to its end. `before` are options of its client."""
+    with _running("--bootstrap", bootstrap, *before, *arguments) as console:
+        yield console
+
+
+@contextmanager
+def console_of_several(clusters: Mapping[str, str], *arguments: str) -> Iterator[RunningConsole]:
+    """`barnabas console` of several clusters: addresses or files by their names."""
+    given = [part for name, place in clusters.items() for part in ("--cluster", f"{name}={place}")]
+    with _running(*given, *arguments) as console:
+        yield console
+
+
+@contextmanager
+def _running(*arguments: str) -> Iterator[RunningConsole]:
     source = str(Path(barnabas.__file__).parents[1])
     search_path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "barnabas", "console", "--bootstrap", bootstrap, *before]
+    command = [sys.executable, "-m", "barnabas", "console", *arguments]
     process = ServerProcess(
-        [*command, "--listen", f"127.0.0.1:{free_port()}", *arguments],
+        [*command, "--listen", f"127.0.0.1:{free_port()}"],
         is_ready=lambda line: line.startswith(READY_PREFIX),
         environment={"PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
     )

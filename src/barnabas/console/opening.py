@@ -25,6 +25,7 @@ from barnabas.console.web.connections import (
     visitors_mechanisms,
 )
 from barnabas.console.web.console import ConsoleSettings
+from barnabas.console.web.navigation import ClusterLink, base_of
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.clock import Clock
 from barnabas.core.errors import InvalidConfig
@@ -38,6 +39,10 @@ LISTENER_NAME: Final = "console"
 _PREFIX: Final = f"listener.name.{LISTENER_NAME}."
 _OPEN: Final = "http.open"
 _REGISTRY: Final = "schema.registry."
+_OWN: Final = "console."
+_READ_ONLY: Final = "console.read.only"
+_PIPELINES: Final = "console.pipelines.url"
+_OWN_KEYS: Final = (_READ_ONLY, _PIPELINES)
 _CLIENT_AUTH: Final = f"{_PREFIX}ssl.client.auth"
 _MECHANISMS: Final = f"{_PREFIX}sasl.enabled.mechanisms"
 _USER_CLAIM: Final = f"{_PREFIX}sasl.oauthbearer.sub.claim.name"
@@ -56,8 +61,11 @@ class Opening:
         page = {
             name: text
             for name, text in given.items()
-            if name.startswith((_PREFIX, _REGISTRY)) or name == _OPEN
+            if name.startswith((_PREFIX, _REGISTRY, _OWN)) or name == _OPEN
         }
+        unknown = [name for name in page if name.startswith(_OWN) and name not in _OWN_KEYS]
+        if unknown:
+            raise InvalidConfig(f"unknown key {unknown[0]}; the console has {', '.join(_OWN_KEYS)}")
         return cls(client, page)
 
     @property
@@ -80,6 +88,8 @@ class Opening:
         mcp_tools: Sequence[str] = (),
         edited: Sequence[str] = (),
         masks: Sequence[str] = (),
+        name: str = "",
+        clusters: Sequence[str] = (),
     ) -> Served:
         """INVALID_CONFIG if the address is open to other machines without TLS or without a sign-in."""
         values = self._page_values()
@@ -97,15 +107,17 @@ class Opening:
                 "--mcp asks with the console's own login: give it one in --command-config (sasl.jaas.config)"
             )
         settings = ConsoleSettings(
-            is_read_only=is_read_only,
+            is_read_only=is_read_only or self._is_true(_READ_ONLY),
             token=token,
-            pipelines_url=pipelines_url,
+            pipelines_url=self._page.get(_PIPELINES) or pipelines_url,
             registry=self._registry(registry_url, clock),
             is_tls=security.is_tls,
             mcp_tools=frozenset(mcp_tools),
             edited=frozenset(edited),
             masks=Masks(masks),
             messages=messages_of_topics(proto_files, proto_messages),
+            name=name,
+            clusters=tuple(ClusterLink(each, f"{base_of(each)}/") for each in clusters),
         )
         return Served(self._properties, settings, security, tuple(broker_directories), sign_in)
 
@@ -115,6 +127,12 @@ class Opening:
         if found is None and given:
             raise InvalidConfig(f"{next(iter(given))} needs {URL_KEY}, or --schema-registry")
         return None if found is None else Registry.of(found, given, clock)
+
+    def _is_true(self, name: str) -> bool:
+        shown = self._page.get(name, "false").strip().lower()
+        if shown not in ("true", "false"):
+            raise InvalidConfig(f"{name} is true or false, not {shown!r}")
+        return shown == "true"
 
     @property
     def _is_open(self) -> bool:
@@ -152,7 +170,7 @@ class Opening:
     def _page_values(self) -> dict[str, Any]:
         values = BROKER_KEYS.defaults()
         for name, text in self._page.items():
-            if name.startswith(_REGISTRY):
+            if name.startswith((_REGISTRY, _OWN)):
                 continue
             try:
                 values[name] = broker_key(name).parse(resolve(text))

@@ -41,7 +41,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasBroker]
 
 
 def fill(bootstrap: str) -> None:
-    with Admin(bootstrap) as admin:
+    # A request that is sent again finds the topics of the first one.
+    patient = {"request.timeout.ms": 120_000, "default.api.timeout.ms": 240_000}
+    with Admin({"bootstrap.servers": bootstrap, **patient}) as admin:
         admin.create_topics(
             [
                 NewTopic("orders", 3, configs={"retention.ms": "86400000", "segment.bytes": "4096"}),

@@ -289,6 +289,11 @@ def test_a_value_is_shown_in_other_formats(browser: Browser, timed: TopicPartiti
     for kind, text in (("base64", "YXQgNSDDqQ=="), ("hex", "61 74 20 35 20 c3 a9"), ("text", "at 5 é")):
         page.click(f"section:has(h2:text-is('Value')) >> a:text-is('{kind}')")
         assert text in page.locator("pre.record-value").first.inner_text()
+        ground = "each => getComputedStyle(each).backgroundColor"
+        chosen = page.locator("section:has(h2:text-is('Value')) a[aria-current]")
+        assert chosen.inner_text() == kind
+        beside = page.locator("section:has(h2:text-is('Value')) a:not([aria-current])").first
+        assert chosen.evaluate(ground) != beside.evaluate(ground)
     page.click("text=Before")
     assert facts_of(page)["Offset"] == "4"
     with page.expect_download() as waiting:
@@ -349,6 +354,25 @@ def test_the_picture_of_a_log_has_its_files(browser: Browser, broker: BarnabasBr
     assert rows_of(page, "Groups that read this partition") == [
         ["billing", f"{committed:,}", f"{end - committed:,}"]
     ]
+
+
+def test_the_picture_of_a_log_is_live(browser: Browser, broker: BarnabasBroker, admin: Admin) -> None:
+    admin.create_topics([NewTopic("growing", 1)])
+    at = TopicPartition("growing", 0)
+    page = browser.open("/topics/growing/partitions/0")
+    until(page, "document.querySelector('.page-head .live').textContent === 'live'")
+    assert facts_of(page)["Log end offset"].startswith("0")
+    with Producer(broker.bootstrap) as producer:
+        for number_ in range(7):
+            producer.send(at.topic, str(number_).encode(), partition=0)
+        producer.flush()
+    end = admin.list_offsets({at: LATEST})[at]
+    assert end == 7
+    until(page, "() => document.querySelector('#content').innerText.includes('log end 7')")
+    shown = facts_of(page)
+    for name in ("Log end offset", "High watermark", "Last stable offset"):
+        assert shown[name].startswith(str(end)), name
+    admin.delete_topics([at.topic])
 
 
 def test_clients_are_shown_with_what_they_report(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 
 import httpx
 import pytest
 
+from barnabas.client.admin.calls.topics import NewTopic
 from barnabas.client.sync.admin import Admin
 from barnabas.security.acl.bindings import AccessRule, AclBinding, ResourcePattern
 from barnabas.security.acl.vocabulary import Operation, Permission, ResourceType
-from tests.support.console import RunningConsole, running_console, submit, words
+from tests.support.console import RunningConsole, form_token, running_console, submit, words
 from tests.support.secured_broker import SecuredBroker, secured_broker
 from tests.support.waiting import eventually
 
@@ -190,3 +192,17 @@ def test_every_change_has_its_audit_line(client: httpx.Client, of_admin: Running
 
     expected = ("add access rule", "ALLOW READ to User:alice from * on TOPIC:LITERAL:audited")
     eventually(lambda: expected in noted(), "the change is an audit line")
+
+
+@pytest.mark.parametrize("path", ["/topics/pictured/partitions/0/live", "/overview/live"])
+def test_streams_end_with_the_session(client: httpx.Client, owner: Admin, path: str) -> None:
+    """Also where the console's own login, which other visitors share, goes on."""
+    if "pictured" not in {each.name for each in owner.list_topics()}:
+        owner.create_topics([NewTopic("pictured", 1)])
+    token = form_token(client.get("/new-topic"))
+    with client.stream("GET", path) as live:
+        told = (line for line in live.iter_lines() if line.startswith("data:"))
+        assert next(told)
+        client.post("/sign-out", data={"form_token": token})
+        assert len(list(islice(told, 4))) < 4
+    assert client.get("/topics").headers["location"] == "/sign-in"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.console.html.elements import a, div, element, render, script, span, text
+from barnabas.console.html.elements import OutsidePath, a, div, element, form, render, script, span, text
 from barnabas.console.html.figures import DASH, duration, moment, number, rate, size
 
 
@@ -121,3 +121,17 @@ def test_attributes_without_a_value_and_left_out() -> None:
 )
 def test_figures(shown: str, expected: str) -> None:
     assert shown == expected
+
+
+def test_a_base_goes_before_the_paths_of_a_page() -> None:
+    live = div(attributes={"hx-sse:connect": "/live"}, hx_get="/more", title="/a text")
+    found = render((a("x", href="/topics?q=1"), form(action="/topics"), live), "n", "/clusters/prod")
+    assert 'href="/clusters/prod/topics?q=1"' in found
+    assert 'action="/clusters/prod/topics"' in found
+    assert 'hx-sse:connect="/clusters/prod/live"' in found
+    assert 'hx-get="/clusters/prod/more"' in found
+    assert 'title="/a text"' in found
+    same = render((a("x", href="#top"), a("y", href="?page=2"), a("z", href=OutsidePath("/"))), "", "/base")
+    assert same == '<a href="#top">x</a><a href="?page=2">y</a><a href="/">z</a>'
+    with pytest.raises(ValueError, match="not a path of the console"):
+        render(a("x", href=OutsidePath("//elsewhere.test")), "", "/base")

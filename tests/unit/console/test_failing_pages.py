@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.client import ClientClosed
 from barnabas.console.web.application import SHOWN_CHARACTERS_MAX, application
+from barnabas.console.web.console import ConsoleSettings
 from barnabas.console.web.context import Context
 from barnabas.console.web.section import Question, Section
 from barnabas.console.web.sessions import Sessions
@@ -35,7 +36,7 @@ def console_of(clock: ManualClock) -> Any:
         clock=clock,
         connections=SimpleNamespace(takes_bearers=False, takes_certificates=False, needs_login=False),
         sessions=Sessions(clock),
-        settings=SimpleNamespace(is_tls=False, token=None),
+        settings=ConsoleSettings(),
         shared=object(),
         until_open=is_open,
     )

@@ -48,7 +48,7 @@ FORMATTED: Final = frozenset({"key.serializer", "value.serializer", "key.deseria
 
 _CLIENT_PROPERTIES = "barnabas.client_properties"
 _CLIENT_FILE = "barnabas.client_file"
-_CONSOLE_KEYS = ("listener.name.console.", "schema.registry.")
+_CONSOLE_KEYS = ("listener.name.console.", "schema.registry.", "console.")
 _COMMAND_CONFIG = Definition(
     (
         *{**ADMIN_KEYS, **CONSUMER_KEYS, **PRODUCER_KEYS}.values(),
@@ -118,19 +118,19 @@ def _read_client_properties(ctx: click.Context, _: click.Parameter, path: Path |
         ctx.meta[_CLIENT_PROPERTIES], ctx.meta[_CLIENT_FILE] = client_properties_of(path), path
 
 
-def client_properties_of(path: Path) -> dict[str, str]:
+def client_properties_of(path: Path, option: str = "--command-config") -> dict[str, str]:
     """Client properties of a file. Unknown keys and values that cannot be are refused."""
     found = properties_of(path)
     try:
         for name, text in found.items():
-            if not _is_of_console(name):
+            if not is_of_console(name):
                 known_key(_COMMAND_CONFIG, name).parse(text)
     except InvalidConfig as error:
-        raise InvalidSettings(f"--command-config {path}: {error.message}") from None
+        raise InvalidSettings(f"{option} {path}: {error.message}") from None
     return found
 
 
-def _is_of_console(name: str) -> bool:
+def is_of_console(name: str) -> bool:
     """Whether a key is one of the web console's page, which checks it."""
     return name.startswith(_CONSOLE_KEYS) or name == "http.open"
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
+from typing import Final
 
 from barnabas.console.html.elements import Content, Element, div, element
 
 _numbers = count(1)
+LABEL_CHARACTER_WIDTH: Final = 6.6
 
 
 def svg(
@@ -83,7 +85,7 @@ def time_line(
     """Values over time. The points are in the order of their times, in milliseconds. `ends` are the words
     below the first and the last point; without them the last one is now.
     """
-    height, left, bottom = 150.0, 64.0, 130.0
+    height, bottom = 150.0, 130.0
     values = [value for _, value in points] or [0.0]
     most = max(values)
     top = most if most > 0 else 1.0
@@ -94,6 +96,7 @@ def time_line(
     begin, end = ends or (f"{span(last - first)} ago", "now")
     # Labels that rounding makes equal would contradict each other.
     labels = {shown(top * part): part for part in (1.0, 0.5, 0.0)}
+    left = max(64.0, LABEL_CHARACTER_WIDTH * max(map(len, labels)) + 12)
     guides = [
         (line(left, y, width, y, "grid-line"), label(left - 8, y + 4, text, anchor="end"))
         for text, part in labels.items()

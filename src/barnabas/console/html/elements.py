@@ -6,7 +6,7 @@ of them. No function takes ready HTML.
 - A keyword is an attribute: `class_` is class, `hx_get` is hx-get. True is an attribute without a value, None
   and False leave it out. Other names come in a mapping: `attributes={"hx-sse:connect": url}`.
 - `href`, `src` and `action` are paths of the console itself, or the renderer raises: no record can make a
-  link that runs script.
+  link that runs script. `base` goes before them: the pages of one cluster of several are below it.
 - Every element with htmx attributes is stamped with the nonce of its page (`hx-csp` drops the others).
 """
 
@@ -15,10 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta"})
 _PATHS: Final = frozenset({"href", "src", "action", "formaction"})
+_BASED: Final = _PATHS | {"hx-get", "hx-sse:connect"}
 _OWN_PATH: Final = re.compile(r"(/(?![/\\])|#|\?)[^\x00-\x20]*|")
 """Browsers read a backslash as a slash, and two slashes as the begin of another host."""
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
@@ -26,6 +27,12 @@ _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud80
 
 Attribute: TypeAlias = str | int | float | bool | None
 Content: TypeAlias = "str | int | float | Element | Iterable[Content] | None"
+
+
+class OutsidePath(str):
+    """A path outside the pages of the cluster: nothing goes before it."""
+
+    __slots__ = ()
 
 
 class Element:
@@ -44,14 +51,14 @@ def element(
     return Element(tag, {**named, **(attributes or {})}, children)
 
 
-def render(content: Content, nonce: str = "") -> str:
+def render(content: Content, nonce: str = "", base: str = "") -> str:
     parts: list[str] = []
-    _render(content, nonce, parts.append)
+    _render(content, _Page(nonce, base), parts.append)
     return "".join(parts)
 
 
-def document(root: Element, nonce: str) -> str:
-    return "<!doctype html>\n" + render(root, nonce)
+def document(root: Element, nonce: str, base: str = "") -> str:
+    return "<!doctype html>\n" + render(root, nonce, base)
 
 
 def text(content: Content) -> str:
@@ -65,21 +72,26 @@ def text(content: Content) -> str:
     return "".join(text(each) for each in content)
 
 
-def _render(content: Content, nonce: str, put: Callable[[str], None]) -> None:
+class _Page(NamedTuple):
+    nonce: str
+    base: str
+
+
+def _render(content: Content, page: _Page, put: Callable[[str], None]) -> None:
     if content is None:
         return
     if isinstance(content, str):
         put(_escaped(content))
     elif isinstance(content, Element):
-        _render_element(content, nonce, put)
+        _render_element(content, page, put)
     elif isinstance(content, int | float):
         put(str(content))
     else:
         for each in content:
-            _render(each, nonce, put)
+            _render(each, page, put)
 
 
-def _render_element(found: Element, nonce: str, put: Callable[[str], None]) -> None:
+def _render_element(found: Element, page: _Page, put: Callable[[str], None]) -> None:
     put(f"<{found.tag}")
     is_live = False
     for name, value in found.attributes.items():
@@ -92,14 +104,16 @@ def _render_element(found: Element, nonce: str, put: Callable[[str], None]) -> N
         shown = str(value)
         if name in _PATHS and not _OWN_PATH.fullmatch(shown):
             raise ValueError(f"{name}={shown!r} is not a path of the console")
+        if name in _BASED and shown.startswith("/") and not isinstance(value, OutsidePath):
+            shown = page.base + shown
         put(f' {name}="{_escaped(shown)}"')
     if is_live:
-        put(f' hx-nonce="{_escaped(nonce)}"')
+        put(f' hx-nonce="{_escaped(page.nonce)}"')
     put(">")
     if found.tag in VOID:
         return
     for child in found.children:
-        _render(child, nonce, put)
+        _render(child, page, put)
     put(f"</{found.tag}>")
 
 

@@ -56,7 +56,7 @@ class McpEndpoint:
 
     async def respond(self, request: Request) -> Response:
         if not self._may_ask(request):
-            note_question(self._user, _host(request), "authenticate", PATH, "no valid token")
+            self._note(request, "authenticate", PATH, "no valid token")
             return JSONResponse(
                 {"message": "send the console's token: Authorization: Bearer ..."},
                 401,
@@ -81,6 +81,10 @@ class McpEndpoint:
     def _user(self) -> str:
         shared = self._console.shared
         return "ANONYMOUS" if shared is None else shared.shown_user
+
+    def _note(self, request: Request, operation: str, resource: str, failure: str | None) -> None:
+        cluster = self._console.settings.name
+        note_question(self._user, _host(request), operation, resource, failure, cluster)
 
     def _may_ask(self, request: Request) -> bool:
         token = self._console.settings.token
@@ -116,16 +120,16 @@ class McpEndpoint:
         tool = self._tools.get(name) if isinstance(name, str) else None
         shown = str(name)[:64]
         if tool is None:
-            note_question(self._user, _host(request), shown, "", "no such tool is allowed")
+            self._note(request, shown, "", "no such tool is allowed")
             raise RpcError(INVALID_PARAMS, f"no tool {shown}; one of {', '.join(self._tools)}")
         given = parameters.get("arguments", {})
         resource = json.dumps(given)[:256]
         try:
             text = await self._answer(tool, given)
         except (InvalidArguments, NotOffered, KafkaError, ClientClosed, ClusterUnreachable) as error:
-            note_question(self._user, _host(request), tool.name, resource, reason_of(error))
+            self._note(request, tool.name, resource, reason_of(error))
             return {"content": [_text(reason_of(error))], "isError": True}
-        note_question(self._user, _host(request), tool.name, resource, None)
+        self._note(request, tool.name, resource, None)
         return {"content": [_text(text)], "isError": False}
 
     async def _answer(self, tool: Tool, given: object) -> str:
@@ -144,6 +148,8 @@ class McpEndpoint:
 def _parsed(body: bytes) -> Message:
     try:
         message = json.loads(body)
+        # Half of a surrogate pair is valid JSON, but no text that an answer or a broker could take.
+        json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise RpcError(PARSE_ERROR, "the body is not JSON") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":

@@ -34,11 +34,11 @@ from barnabas.console.pages.groups import caught_up_in, trend_word
 from barnabas.console.pages.topic import group_state
 from barnabas.console.records.query import InvalidQuery, time_ms
 from barnabas.console.view.rows import GroupDetail, GroupOffsetRow
+from barnabas.console.web.connections import reason_of
 from barnabas.console.web.context import FAILURES, Context, Form, Refused
 from barnabas.console.web.layout import heading
 from barnabas.console.web.section import Parameter, Question, Section, get, post
 from barnabas.console.web.streams import event, stream
-from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 
 REFRESH_S = 3.0
@@ -87,9 +87,9 @@ async def show_live(ctx: Context) -> Response:
             if not ctx.may_enter:
                 return  # the user has signed out
             try:
-                yield event(_figures(ctx, await ctx.view.group(group_id)))
+                yield event(_figures(ctx, await ctx.view.group(group_id)), ctx.base)
             except FAILURES as error:
-                yield event(note(error.message if isinstance(error, KafkaError) else str(error), tone="bad"))
+                yield event(note(reason_of(error), tone="bad"), ctx.base)
 
     return stream(events())
 
@@ -153,7 +153,7 @@ def _offset(row: GroupOffsetRow, owners: dict[str, str]) -> tuple[Content, ...]:
         number(row.end_offset),
         number(row.lag_records),
         duration(row.lag_ms),
-        owners.get(row.member_id or "", DASH) if row.member_id else span("nobody", class_="soft"),
+        owners.get(row.member_id or "", DASH) if row.member_id else span("none", class_="soft"),
         next_record,
     )
 

@@ -309,7 +309,9 @@ def cells(
         (
             preview(value),
             " ",
-            span(f"{headers} headers" if headers > 1 else "1 header", class_="soft") if headers else None,
+            span(f"{headers} headers" if headers > 1 else "1 header", class_="soft unbroken")
+            if headers
+            else None,
         ),
     )
 
@@ -397,9 +399,9 @@ async def show_live(ctx: Context) -> Response:
                 if not ctx.is_signed_in_as(connection):
                     return
                 total += news.skipped
-                yield event(await _news(ctx, name, query, news, total))
+                yield event(await _news(ctx, name, query, news, total), ctx.base)
         except TooMany as error:
-            yield event(_state(str(error), is_on=False))
+            yield event(_state(str(error), is_on=False), ctx.base)
 
     return stream(events())
 

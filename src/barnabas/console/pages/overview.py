@@ -61,7 +61,7 @@ async def show_live(ctx: Context) -> Response:
                 found: Content = _figures(overview, ctx.connection.traffic)
             except FAILURES:
                 found = note("No broker answers now.", tone="bad")
-            yield event(found)
+            yield event(found, ctx.base)
 
     return stream(events())
 

@@ -30,7 +30,7 @@ async def show(ctx: Context) -> Response:
         div(
             choice("part", "It describes the", PARTS, value=part),
             field("message", "Message", placeholder="shop.Order", hint="empty for the first one"),
-            class_="row",
+            class_="row fields",
         ),
         text_field("proto", "Text of the .proto file", value=text, rows=16),
         div(

@@ -224,7 +224,9 @@ def settings_table(name: str, found: list[Setting], changing: str | None = None)
 
 
 def _setting(found: Setting, changing: str | None) -> tuple[Content, ...]:
-    value: Content = code(found.value) if found.value not in (None, "") else span(DASH, class_="soft")
+    value: Content = (
+        code(found.value, class_="long") if found.value not in (None, "") else span(DASH, class_="soft")
+    )
     if found.is_sensitive:
         value = badge("secret")
     meaning = meaning_of(found.name)

@@ -71,7 +71,7 @@ def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def openapi(sections: Sequence[Section]) -> dict[str, Any]:
+def openapi(sections: Sequence[Section], base: str = "") -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     paths = {
         _IN_PATH.sub(r"{\1}", each.path): {"get": _operation(section, each, schemas)}
@@ -86,6 +86,7 @@ def openapi(sections: Sequence[Section]) -> dict[str, Any]:
             "description": "The data of the console's pages, as JSON. Times are milliseconds since 1970,"
             " sizes bytes, rates per second. null is not known.",
         },
+        **({"servers": [{"url": base}]} if base else {}),
         "paths": paths,
         "components": {"schemas": schemas},
     }

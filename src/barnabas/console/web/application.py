@@ -31,7 +31,7 @@ from barnabas.console.web.context import FAILURES, Context, Refused
 from barnabas.console.web.layout import heading
 from barnabas.console.web.proofs import NotProven, proof_of
 from barnabas.console.web.section import Answer, Handler, Section
-from barnabas.console.web.sessions import Session, cookie_name
+from barnabas.console.web.sessions import Session
 from barnabas.core.errors import (
     GroupIdNotFound,
     KafkaError,
@@ -65,7 +65,7 @@ def application(console: Console, sections: Sequence[Section]) -> Starlette:
     guard = _Guard(console)
     register_url_convertor("int", _PathNumber())
     routes = [
-        Route("/static/{digest}/{name}", _asset, methods=["GET"]),
+        Route("/static/{digest}/{name}", asset, methods=["GET"]),
         Route("/sign-in", guard.open_to_all(sign_in_page), methods=["GET"]),
         Route("/sign-in", guard.open_to_all(sign_in), methods=["POST"]),
         Route("/sign-out", guard.page(sign_out), methods=["POST"]),
@@ -89,7 +89,7 @@ async def _described(ctx: Context) -> object:
     return ctx.console.description
 
 
-async def _asset(request: Request) -> Response:
+async def asset(request: Request) -> Response:
     found = by_path().get(request.url.path)
     if found is None:
         return PlainTextResponse("no such file", 404)
@@ -181,9 +181,7 @@ class _Guard:
         proof = proof_of(request, self._console.connections)
         if proof is not None:
             return Context(request, self._console, await self._console.proven.session_of(proof)), False
-        found = self._console.sessions.find(
-            request.cookies.get(cookie_name(is_tls=self._console.settings.is_tls))
-        )
+        found = self._console.sessions.find(request.cookies.get(self._console.settings.cookie))
         session = found or self._console.sessions.begin()
         return Context(request, self._console, session), found is None
 
@@ -220,17 +218,23 @@ class _Guard:
 
     def _finished(self, ctx: Context, response: Response, *, is_new: bool) -> Response:
         if is_new:
-            set_cookie(response, ctx.session, is_tls=self._console.settings.is_tls)
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        response.headers["content-security-policy"] = POLICY.format(nonce=ctx.nonce)
-        response.headers.setdefault("cache-control", "no-store")
-        return response
+            set_cookie(response, ctx)
+        return guarded(response, ctx.nonce)
 
 
-def set_cookie(response: Response, session: Session, *, is_tls: bool) -> None:
+def guarded(response: Response, nonce: str) -> Response:
+    """Add the security headers of every page."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["content-security-policy"] = POLICY.format(nonce=nonce)
+    response.headers.setdefault("cache-control", "no-store")
+    return response
+
+
+def set_cookie(response: Response, ctx: Context) -> None:
+    settings = ctx.console.settings
     response.set_cookie(
-        cookie_name(is_tls=is_tls), session.id, httponly=True, samesite="strict", secure=is_tls, path="/"
+        settings.cookie, ctx.session.id, httponly=True, samesite="strict", secure=settings.is_tls, path="/"
     )
 
 
@@ -253,6 +257,7 @@ def status_of(error: Exception) -> int:
 def _failure(ctx: Context, message: str, status: int) -> Response:
     back = ctx.request.headers.get("referer", "")
     path = "/" + back.split("/", 3)[3] if back.count("/") >= 3 else "/"
+    path = path.removeprefix(ctx.base) if path.startswith(f"{ctx.base}/") else "/"
     return ctx.page(
         "That did not work",
         heading("That did not work"),
@@ -350,7 +355,7 @@ def _entered(ctx: Context, enter: Callable[[Session], None]) -> Response:
     ctx.session = ctx.console.sessions.begin()
     enter(ctx.session)
     response = ctx.redirect(path)
-    set_cookie(response, ctx.session, is_tls=ctx.console.settings.is_tls)
+    set_cookie(response, ctx)
     return response
 
 
@@ -361,5 +366,5 @@ async def sign_out(ctx: Context) -> Response:
     ctx.console.sessions.end(ctx.session)
     ctx.session = ctx.console.sessions.begin()
     response = ctx.redirect("/sign-in", "Signed out.")
-    set_cookie(response, ctx.session, is_tls=ctx.console.settings.is_tls)
+    set_cookie(response, ctx)
     return response

@@ -12,17 +12,23 @@ from barnabas.core.reporting.log_text import cut
 logger: Final = logging.getLogger(AUDIT)
 
 
-def note_change(user: str, host: str, operation: str, resource: str, failure: str | None) -> None:
-    """Log a change at INFO."""
-    _note("CONSOLE", user, host, operation, resource, failure)
+def note_change(
+    user: str, host: str, operation: str, resource: str, failure: str | None, cluster: str = ""
+) -> None:
+    """Log a change at INFO. `cluster` is the name of one of several."""
+    _note("CONSOLE", user, host, operation, resource, failure, cluster)
 
 
-def note_question(user: str, host: str, operation: str, resource: str, failure: str | None) -> None:
+def note_question(
+    user: str, host: str, operation: str, resource: str, failure: str | None, cluster: str = ""
+) -> None:
     """Log a question of an agent at INFO."""
-    _note("MCP", user, host, operation, resource, failure)
+    _note("MCP", user, host, operation, resource, failure, cluster)
 
 
-def _note(kind: str, user: str, host: str, operation: str, resource: str, failure: str | None) -> None:
+def _note(
+    kind: str, user: str, host: str, operation: str, resource: str, failure: str | None, cluster: str
+) -> None:
     """The line is JSON, so that no name can forge a field."""
     line = {
         "decision": "done" if failure is None else "failed",
@@ -32,6 +38,8 @@ def _note(kind: str, user: str, host: str, operation: str, resource: str, failur
         "resource_type": kind,
         "resource": cut(resource),
     }
+    if cluster:
+        line["cluster"] = cluster
     if failure is not None:
         line["because"] = cut(failure)
     logger.info("%s", json.dumps(line))

@@ -23,9 +23,9 @@ from barnabas.console.view.interface import ClusterView
 from barnabas.console.view.paging import LIMIT_MAX
 from barnabas.console.view.rows import GroupQuery, GroupRow, TopicQuery
 from barnabas.console.web.connections import Connection, Connections
-from barnabas.console.web.navigation import Place
+from barnabas.console.web.navigation import ClusterLink, Place, base_of
 from barnabas.console.web.proofs import Proven
-from barnabas.console.web.sessions import Sessions
+from barnabas.console.web.sessions import Sessions, cookie_name
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
 from barnabas.core.reporting.rate_limited_log import RateLimitedLogger
@@ -58,6 +58,19 @@ class ConsoleSettings:
     """What visitors may change by the console's own access: schemas, pipelines."""
     messages: Mapping[TopicPart, Message] = field(default_factory=dict)
     """Messages of Protobuf by topic."""
+    name: str = ""
+    """Name of the cluster, in a console of several."""
+    clusters: tuple[ClusterLink, ...] = ()
+    """All clusters of a console of several."""
+
+    @property
+    def base(self) -> str:
+        """What goes before the paths of all pages."""
+        return base_of(self.name) if self.name else ""
+
+    @property
+    def cookie(self) -> str:
+        return cookie_name(is_tls=self.is_tls, cluster=self.name)
 
 
 class Console:
@@ -86,7 +99,7 @@ class Console:
         self.downloads = 0
         self.shared: Connection | None = None
         """Connection of every session, where the brokers ask for no login or the console has one."""
-        self.cluster_name = "Kafka"
+        self.cluster_name = settings.name or "Kafka"
         self._is_open = asyncio.Event()
         self._limited_log = RateLimitedLogger(logger, clock)
 
@@ -125,6 +138,8 @@ class Console:
                 continue
             await asyncio.sleep(REOPEN_S)
         self._is_open.set()
+        if self.settings.name:
+            return
         with suppress(KafkaError, ClusterUnreachable):
             self.cluster_name = (await self.shared.view.overview()).cluster_id or self.cluster_name
 

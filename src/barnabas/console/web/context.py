@@ -95,6 +95,11 @@ class Context:
     def query(self) -> QueryParams:
         return self.request.query_params
 
+    @property
+    def base(self) -> str:
+        """What goes before each path of a page."""
+        return self.console.settings.base
+
     def path_text(self, name: str) -> str:
         return str(self.request.path_params[name])
 
@@ -206,13 +211,13 @@ class Context:
 
     async def change(self, operation: str, resource: str, work: Awaitable[T]) -> T:
         """Make a change and write its audit line, whether it succeeds or not."""
-        user = self.connection.shown_user
+        user, cluster = self.connection.shown_user, self.console.settings.name
         try:
             result = await work
         except (*FAILURES, ValueError) as error:
-            note_change(user, self.host, operation, resource, reason_of(error))
+            note_change(user, self.host, operation, resource, reason_of(error), cluster)
             raise
-        note_change(user, self.host, operation, resource, None)
+        note_change(user, self.host, operation, resource, None, cluster)
         return result
 
     # --- answers ---
@@ -228,8 +233,9 @@ class Context:
             places=self.console.places,
             sign_out=None if self.session.connection is None or self.session.proof else self._signing_out,
             nonce=self.nonce,
+            clusters=self.console.settings.clusters,
         )
-        return HTMLResponse(document(page(frame, *content), self.nonce), status)
+        return HTMLResponse(document(page(frame, *content), self.nonce, self.base), status)
 
     @property
     def _signing_out(self) -> Element:
@@ -237,12 +243,12 @@ class Context:
 
     def fragment(self, content: Content) -> Response:
         """Part of a page, for htmx."""
-        return HTMLResponse(render(content, self.nonce))
+        return HTMLResponse(render(content, self.nonce, self.base))
 
     def redirect(self, path: str, notice: str | None = None, *, is_failure: bool = False) -> Response:
         if notice is not None:
             self.session.notify(notice, "bad" if is_failure else "good")
-        return RedirectResponse(path, 303)
+        return RedirectResponse(self.base + path, 303)
 
 
 def whole_number(shown: str, name: str, default: int | None = None) -> int:

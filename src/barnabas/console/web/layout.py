@@ -10,6 +10,7 @@ from barnabas import __version__
 from barnabas.console.html.elements import (
     Content,
     Element,
+    OutsidePath,
     a,
     body,
     button,
@@ -33,7 +34,7 @@ from barnabas.console.html.elements import (
     ul,
 )
 from barnabas.console.web.assets import path_of
-from barnabas.console.web.navigation import Place, is_current
+from barnabas.console.web.navigation import ClusterLink, Place, is_current
 from barnabas.console.web.sessions import Notice
 
 HTMX: Final = 'extensions:"hx-csp,sse",includeIndicatorCSS:false'
@@ -54,6 +55,8 @@ class Frame:
     places: Sequence[Place]
     sign_out: Element | None
     nonce: str
+    clusters: Sequence[ClusterLink] = ()
+    """All clusters of a console of several."""
 
 
 def page(frame: Frame, *content: Content) -> Element:
@@ -103,16 +106,27 @@ def _side(frame: Frame) -> Element:
                 href="/",
                 class_="brand",
             ),
-            p(frame.cluster, class_="cluster", title="Cluster"),
+            None if frame.clusters else p(frame.cluster, class_="cluster", title="Cluster"),
         ),
-        details(
-            summary("Menu"),
-            _navigation(frame),
-            class_="menu",
-        ),
-        _navigation(frame, class_="wide-nav"),
+        _clusters(frame) if frame.clusters else None,
+        details(summary("Menu"), _navigation(frame), class_="menu") if frame.places else None,
+        _navigation(frame, class_="wide-nav") if frame.places else None,
         _foot(frame),
         class_="side",
+    )
+
+
+def _clusters(frame: Frame) -> Element:
+    """The cluster of the page, and a link to each of the others."""
+    links = [
+        a(each.name, href=OutsidePath(each.path), aria_current="true" if each.name == frame.cluster else None)
+        for each in frame.clusters
+    ]
+    every = a("All clusters", href=OutsidePath("/"), aria_current=None if frame.places else "page")
+    return details(
+        summary(frame.cluster, title="Choose a cluster"),
+        nav(ul([li(each) for each in (*links, every)]), aria_label="Clusters"),
+        class_="switch",
     )
 
 
@@ -144,7 +158,7 @@ def _foot(frame: Frame) -> Element:
         span("read-only", class_="badge warn") if frame.is_read_only else None,
         user,
         button("Light or dark", type="button", class_="ghost small", id="theme"),
-        a("API", href="/api"),
+        a("API", href="/api") if frame.places else None,
         span(f"v{__version__}", class_="version"),
         class_="foot",
     )

@@ -28,8 +28,10 @@ NOTICES_MAX: Final = 5
 ID_BYTES: Final = 32
 
 
-def cookie_name(*, is_tls: bool) -> str:
-    return TLS_COOKIE if is_tls else COOKIE
+def cookie_name(*, is_tls: bool, cluster: str = "") -> str:
+    """Each of several clusters has sessions of its own, and so a cookie of its own."""
+    name = TLS_COOKIE if is_tls else COOKIE
+    return f"{name}-{cluster}" if cluster else name
 
 
 class Notice(NamedTuple):

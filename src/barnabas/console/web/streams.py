@@ -15,9 +15,9 @@ HEARTBEAT_S: Final = 15.0
 """A silent stream sends a comment, so that a viewer who has left is noticed."""
 
 
-def event(content: Content) -> bytes:
+def event(content: Content, base: str) -> bytes:
     """One event. The fragment has no htmx attributes: the nonce of the page is not known here."""
-    shown = render(content)
+    shown = render(content, base=base)
     lines = shown.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "".join(f"data: {each}\n" for each in lines).encode() + b"\n"
 

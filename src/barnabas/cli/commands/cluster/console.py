@@ -6,11 +6,13 @@ import asyncio
 import os
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from barnabas.cli.support.arguments import parse_address
+from barnabas.cli.support.console_clusters import OPTION, ClusterOfConsole, clusters_of
 from barnabas.cli.support.exit_codes import Failure, InvalidSettings
 from barnabas.cli.support.session import (
     DEFAULT_BOOTSTRAP,
@@ -34,6 +36,14 @@ NICENESS_BESIDE_A_BROKER = 10
     "--bootstrap",
     metavar="HOST:PORT",
     help=f"Bootstrap brokers, separated by commas.  [env: BARNABAS_BOOTSTRAP; default: {DEFAULT_BOOTSTRAP}]",
+)
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME=HOST:PORT",
+    help="One of several clusters, instead of --bootstrap; NAME=FILE for one with client properties. May be"
+    " repeated.",
 )
 @click.option(
     "--listen",
@@ -107,6 +117,7 @@ NICENESS_BESIDE_A_BROKER = 10
 @click.option("--beside-broker", is_flag=True, hidden=True, help="Log as a child of a broker.")
 def console(
     bootstrap: str | None,
+    clusters: tuple[str, ...],
     address: str,
     read_only: bool,
     token: str | None,
@@ -126,6 +137,8 @@ def console(
     in with a name and password, and every change is made as that user. With a login in --command-config all
     visitors share that one, and the page asks for a token, which is printed.
 
+    With --cluster, repeated, one console has several clusters, and a page that lists them.
+
     The address is of this machine alone, unless --command-config has keys for TLS
     (listener.name.console.ssl.keystore.location) or allows it in the clear (http.open=true).
     """
@@ -140,41 +153,74 @@ def console(
         raise Failure(
             f"the console needs {error.name}: install it with {install_command('console')}"
         ) from None
-    try:
-        ctx = click.get_current_context()
-        opening = Opening.of(given_properties(ctx), addresses_of(ctx, bootstrap))
-        served = opening.served(
-            endpoint,
-            SystemClock(),
-            is_read_only=read_only,
-            token=token or (secrets.token_urlsafe(16) if opening.needs_token else None),
-            pipelines_url=pipelines_url,
-            registry_url=registry_url,
-            proto_files=proto_files,
-            proto_messages=proto_messages,
-            broker_directories=broker_directories,
-            mcp_tools=_mcp_tools(mcp_text),
-            edited=edited,
-            masks=masks,
-        )
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--bootstrap") from None
-    except InvalidConfig as error:
-        raise InvalidSettings(error.message) from None
+    if clusters:
+        _refuse_of_one_cluster(bootstrap, pipelines_url, registry_url, broker_directories)
+    found = _clusters(bootstrap, clusters)
+    names = [each.name for each in found if each.name]
+    served = []
+    for each in found:
+        try:
+            opening = Opening.of(each.properties, each.bootstrap)
+            one = opening.served(
+                endpoint,
+                SystemClock(),
+                is_read_only=read_only,
+                token=token or (secrets.token_urlsafe(16) if opening.needs_token else None),
+                pipelines_url=pipelines_url,
+                registry_url=registry_url,
+                proto_files=proto_files,
+                proto_messages=proto_messages,
+                broker_directories=broker_directories,
+                mcp_tools=_mcp_tools(mcp_text),
+                edited=edited,
+                masks=masks,
+                name=each.name,
+                clusters=names,
+            )
+        except InvalidConfig as error:
+            raise InvalidSettings(f"{OPTION} {each.name}: {error}" if each.name else error.message) from None
+        served.append(one)
     try:
         listener = listen(endpoint)
     except AddressTaken as error:
         choose = "start the broker with another --console" if beside_broker else "choose another --listen"
         raise Failure(f"console: {error}; stop what uses the address, or {choose}") from None
-    url = f"{served.security.scheme}://{listener.bound.endpoint}"
-    if served.settings.token is not None and token is None:
-        url += f"/sign-in?token={served.settings.token}"
+    url = f"{served[0].security.scheme}://{listener.bound.endpoint}"
+    entrances = {
+        each.settings.name: f"{url}{each.settings.base}/sign-in?token={each.settings.token}"
+        for each in served
+        if each.settings.token is not None and token is None
+    }
 
     def ready() -> None:
-        click.echo(f"console ready: {url}")
+        for name in names:
+            if name in entrances:
+                click.echo(f"console of {name}: {entrances[name]}")
+        click.echo(f"console ready: {entrances.get('', url)}")
         sys.stdout.flush()
 
     asyncio.run(serve(listener, served, ready=ready))
+
+
+def _clusters(bootstrap: str | None, given: Sequence[str]) -> list[ClusterOfConsole]:
+    """The given clusters, or the one at the bootstrap addresses."""
+    ctx = click.get_current_context()
+    properties = given_properties(ctx)
+    if given:
+        return clusters_of(given, properties)
+    try:
+        return [ClusterOfConsole("", addresses_of(ctx, bootstrap), properties)]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--bootstrap") from None
+
+
+def _refuse_of_one_cluster(*given: object) -> None:
+    options = ("--bootstrap", "--pipelines", "--schema-registry", "--broker-directory")
+    keys = ("bootstrap.servers", "console.pipelines.url", "schema.registry.url", None)
+    for option, key, value in zip(options, keys, given, strict=True):
+        if value:
+            instead = f": write {key} into the file of {OPTION} NAME=FILE" if key else ""
+            raise InvalidSettings(f"{option} is of one cluster, and {OPTION} gives several{instead}")
 
 
 def _mcp_tools(text: str | None) -> tuple[str, ...]:

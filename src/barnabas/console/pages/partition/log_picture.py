@@ -17,6 +17,7 @@ from barnabas.console.html.elements import Content, Element, a, div, p, small, s
 from barnabas.console.html.figures import DASH, moment, number, size
 from barnabas.console.pages.partition.log_chart import log_chart
 from barnabas.console.view.rows import FollowerRow, LogPicture, SegmentRow
+from barnabas.console.web.connections import reason_of
 from barnabas.console.web.context import FAILURES, Context
 from barnabas.console.web.layout import heading
 from barnabas.console.web.section import Question, Section, get
@@ -56,10 +57,12 @@ async def show_live(ctx: Context) -> Response:
     async def events() -> AsyncIterator[bytes]:
         while True:
             await asyncio.sleep(REFRESH_S)
+            if not ctx.may_enter:
+                return  # the user has signed out
             try:
-                yield event(_figures(await ctx.view.log_picture(name, partition)))
+                yield event(_figures(await ctx.view.log_picture(name, partition)), ctx.base)
             except FAILURES as error:
-                yield event(note(str(error), tone="bad"))
+                yield event(note(reason_of(error), tone="bad"), ctx.base)
 
     return stream(events())
 

@@ -112,7 +112,7 @@ async def show_live(ctx: Context) -> Response:
             fresh = {id_: part for id_, part in parts.items() if shown.get(id_) != _comparable(part)}
             if fresh:
                 shown |= {id_: _comparable(part) for id_, part in fresh.items()}
-                yield event([_swapped(id_, part) for id_, part in fresh.items()])
+                yield event([_swapped(id_, part) for id_, part in fresh.items()], ctx.base)
 
     return stream(events())
 
