@@ -144,8 +144,10 @@ class McpEndpoint:
 def _parsed(body: bytes) -> Message:
     try:
         message = json.loads(body)
+        # Half a surrogate pair is a text to Python, and can be neither sent nor written to a log.
+        json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise RpcError(PARSE_ERROR, "the body is not JSON") from None
+        raise RpcError(PARSE_ERROR, "the body is not JSON in Unicode") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, "the body is not one JSON-RPC 2.0 message")
     if not isinstance(message.get("method"), str):
