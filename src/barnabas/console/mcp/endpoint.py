@@ -26,6 +26,7 @@ from barnabas.console.web.audit import note_question
 from barnabas.console.web.connections import reason_of
 from barnabas.console.web.console import Console
 from barnabas.core.errors import KafkaError
+from barnabas.network.http.json_body import read_json
 
 PATH: Final = "/mcp"
 VERSIONS: Final = ("2025-06-18", "2025-03-26", "2024-11-05")
@@ -143,11 +144,9 @@ class McpEndpoint:
 
 def _parsed(body: bytes) -> Message:
     try:
-        message = json.loads(body)
-        # Half a surrogate pair is a text to Python, and can be neither sent nor written to a log.
-        json.dumps(message, ensure_ascii=False).encode()
+        message = read_json(body)
     except (ValueError, RecursionError):
-        raise RpcError(PARSE_ERROR, "the body is not JSON in Unicode") from None
+        raise RpcError(PARSE_ERROR, "the body is not JSON") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, "the body is not one JSON-RPC 2.0 message")
     if not isinstance(message.get("method"), str):
