@@ -190,13 +190,17 @@ def _named_again() -> bytes:
 
 
 def play(life: Life) -> Iterator[tuple[str, list[str]]]:
-    """Each large request by name, with the complaints about it; then a restart. Known faults come first."""
-    for fault in known_faults.ALL:
-        yield fault.name, [f"{each} ({fault.name})" for each in _shown(life, fault)]
+    """Each large request by name, with the complaints about it; then a restart."""
     for large in all_large():
         yield large.name, [f"{each} ({large.name})" for each in _judged(life, large)]
     ended = life.end()
     yield "a restart", ended.complaints if ended is not None else []
+
+
+def play_scripts(life: Life) -> Iterator[tuple[str, list[str]]]:
+    """Each known fault by name, with the complaints about it."""
+    for fault in known_faults.ALL:
+        yield fault.name, [f"{each} ({fault.name})" for each in _shown(life, fault)]
 
 
 def _shown(life: Life, fault: Fault) -> Iterator[str]:

@@ -90,8 +90,10 @@ def to_control(described: bytes) -> Iterator[Odd]:
                 text = "".join(f"%{byte:02x}" for byte in str(odd).encode(errors="surrogatepass")[:300])
                 at = re.sub(r"\{\w+\}", text or "1", path)
                 at += "?" + "&".join(f"{name}={text}" for name in query) if query else ""
-                for name in fields or [None]:
-                    yield method.upper(), at, None if name is None else _body({name: odd})
+                if not fields:
+                    yield method.upper(), at, None
+                for name in fields:
+                    yield method.upper(), at, _body({name: odd})
 
 
 def _fields(operation: dict[str, Any]) -> list[str]:

@@ -345,6 +345,10 @@ LARGE = (
         "        groups = yield from distinct(request.groups, _identity)\n",
         "        groups = request.groups\n",
     ),
+)
+"""Caught by large requests."""
+
+SCRIPTS = (
     Bug(
         "a member id that is given out costs nothing",
         "barnabas.coordinator.group.state.group_memory",
@@ -432,6 +436,6 @@ LARGE = (
         "    except ZeroDivisionError:\n        return 0\n",
     ),
 )
-"""Caught by large requests."""
+"""Caught by scripts of known faults."""
 
-BUGS = (*DECODERS, *BROKERS, *LARGE, *SIMULATED)
+BUGS = (*DECODERS, *BROKERS, *LARGE, *SCRIPTS, *SIMULATED)

@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.known_faults import ALL, Fault
 from tests.fuzz.world import World, prepare
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.fuzz import odd_values
 from tests.fuzz.http_edges import services
 from tests.fuzz.sweep import over_odd_values
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 
 def test_odd_values_are_refused_or_served(tmp_path: Path) -> None:
