@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import barnabas
+from tests.fuzz import odd_values
 from tests.support.ports import free_port
 
 TOKEN = "sweep-token"
-START_S_MAX = 60.0
+START_S_MAX = 300.0
 ANSWER_S_MAX = 20.0
 BODY_BYTES = 4 << 20
 ROUTES = (
@@ -73,6 +74,11 @@ class Service(NamedTuple):
     turns_path: Path
     kafka_port: int
     """Of its broker."""
+    home: Path
+    """With its log, and its data."""
+
+    def log_text(self) -> str:
+        return (self.home / "log").read_text(errors="replace")
 
     def send(self, raw: bytes) -> bytes:
         """One connection and its answer, as far as it comes."""
@@ -88,18 +94,20 @@ class Service(NamedTuple):
 
 
 def services(directory: Path) -> Iterator[AbstractContextManager[Service]]:
-    """The metrics page, the console and the control interface of a broker, and the pipeline service."""
+    """Metrics page, console and control interface of a broker; pipeline service; console with tools for
+    agents."""
     directory.mkdir(parents=True)
     for name in ("metrics", "console", "control"):
         yield _opened(name, directory, None)
-    yield _beside_a_broker(directory)
+    yield _beside_a_broker("pipelines", directory, TOKEN)
+    yield _beside_a_broker("mcp", directory, None)
 
 
 @contextlib.contextmanager
-def _beside_a_broker(directory: Path) -> Iterator[Service]:
+def _beside_a_broker(name: str, directory: Path, token: str | None) -> Iterator[Service]:
     with (
-        _opened("metrics", directory / "broker", None) as broker,
-        _opened("pipelines", directory, TOKEN, broker.kafka_port) as service,
+        _opened("metrics", directory / f"broker-of-{name}", None) as broker,
+        _opened(name, directory, token, broker.kafka_port) as service,
     ):
         yield service
 
@@ -124,6 +132,9 @@ def _opened(name: str, directory: Path, token: str | None, broker_port: int = 0)
     if name == "pipelines":
         arguments = ["pipeline", "serve", "--listen", f"127.0.0.1:{port}", "--state", str(home / "state")]
         arguments += ["--bootstrap", f"127.0.0.1:{broker_port}"]
+    if name == "mcp":
+        arguments = ["console", "--listen", f"127.0.0.1:{port}", "--mcp", "all"]
+        arguments += ["--bootstrap", f"127.0.0.1:{broker_port}"]
     repository = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join((str(Path(barnabas.__file__).parents[1]), repository))
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(home), "BARNABAS_PIPELINES_TOKEN": TOKEN}
@@ -133,23 +144,25 @@ def _opened(name: str, directory: Path, token: str | None, broker_port: int = 0)
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=home, env=environment,
             start_new_session=True,
         )  # fmt: skip
-    service = Service(name, process.pid, port, token, turns, broker_port)
+    service = Service(name, process.pid, port, token, turns, broker_port, home)
     try:
         deadline_s = time.monotonic() + START_S_MAX
         while not service.send(_request("GET", "/", token)):
             if process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"{name} does not start:\n{(home / 'log').read_text()[-2_000:]}")
+                raise RuntimeError(f"{name} does not start:\n{service.log_text()[-2_000:]}")
             time.sleep(0.1)
         yield service
         if process.poll() is not None:
-            raise RuntimeError(f"{name} has ended:\n{(home / 'log').read_text()[-2_000:]}")
+            raise RuntimeError(f"{name} has ended:\n{service.log_text()[-2_000:]}")
     finally:
         process.kill()
         process.wait()
 
 
-def hostile_requests(token: str | None) -> Iterator[tuple[str, bytes]]:
+def hostile_requests(service: Service) -> Iterator[tuple[str, bytes]]:
     """By name. Bodies are as large as the servers read, and larger."""
+    token = service.token
+    yield from odd_requests(service)
     for path in ROUTES:
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             yield f"{method} {path}", _request(method, path, token)
@@ -177,6 +190,20 @@ def hostile_requests(token: str | None) -> Iterator[tuple[str, bytes]]:
     yield "a body that is too large", _request("POST", "/connectors", token, b"x" * (2 * BODY_BYTES))
     yield "zeros", bytes(1_000_000)
     yield "requests one after the other", _request("GET", "/", token) * 2_000
+
+
+def odd_requests(service: Service) -> Iterator[tuple[str, bytes]]:
+    """By name, for the interfaces that read JSON."""
+    found: Iterator[odd_values.Odd] = iter(())
+    if service.name == "pipelines":
+        found = odd_values.to_pipelines()
+    elif service.name == "mcp":
+        found = odd_values.to_mcp()
+    elif service.name == "control":
+        described = service.send(_request("GET", "/openapi.json", None))
+        found = odd_values.to_control(described.partition(b"\r\n\r\n")[2])
+    for method, path, body in found:
+        yield f"{method} {path[:60]}, {(body or b'')[:100]!r}", _request(method, path, service.token, body)
 
 
 def _request(method: str, path: str, token: str | None, body: bytes | None = None, more: str = "") -> bytes:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.fuzz.planted import BROKERS, BUGS, DECODERS, LARGE, SIMULATED
+from tests.fuzz.planted import BROKERS, BUGS, DECODERS, LARGE, SCRIPTS, SIMULATED
 from tests.fuzz.run import CAUGHT
 from tests.support.planting import Bug
 
@@ -23,6 +23,8 @@ def hunt(bug: Bug, seed: int) -> str | None:
         sizes = ["--inputs", "0", "--requests", "60000"]
     if bug in LARGE:
         sizes = ["--inputs", "0", "--requests", "0", "--large"]
+    if bug in SCRIPTS:
+        sizes = ["--inputs", "0", "--requests", "0", "--scripts"]
     if bug in SIMULATED:
         sizes = ["--inputs", "0", "--requests", "0", "--simulated", "60000"]
     command = [
@@ -51,11 +53,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="which bugs, by parts of their names; without any, all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=("decoders", "brokers", "large", "simulated"))
+    parser.add_argument("--kind", choices=("decoders", "brokers", "large", "scripts", "simulated"))
     options = parser.parse_args()
-    wanted = {"decoders": DECODERS, "brokers": BROKERS, "large": LARGE, "simulated": SIMULATED, None: BUGS}[
-        options.kind
-    ]
+    wanted = {
+        "decoders": DECODERS,
+        "brokers": BROKERS,
+        "large": LARGE,
+        "scripts": SCRIPTS,
+        "simulated": SIMULATED,
+        None: BUGS,
+    }[options.kind]
     survivors = 0
     for bug in wanted:
         if options.names and not any(each in bug.name for each in options.names):

@@ -35,10 +35,12 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records.builder import assemble_batch
+from tests.fuzz import known_faults
 from tests.fuzz.connection import Closed, Connection
 from tests.fuzz.judges import answers
 from tests.fuzz.judges.latency import P99_S_MAX
 from tests.fuzz.judges.memory import GROWTH_BYTES_MAX
+from tests.fuzz.known_faults import Fault
 from tests.fuzz.largest import frames
 from tests.fuzz.life import Life
 from tests.fuzz.prober import worked_s
@@ -83,7 +85,7 @@ class Large(NamedTuple):
 
 
 def all_large() -> Iterator[Large]:
-    yield from known_faults()
+    yield from faults_of_sessions_and_batches()
     yield from faults_of_patterns_names_and_logs()
     for api in APIS.for_clients():
         if api.key not in NOT_ASKED:
@@ -92,7 +94,7 @@ def all_large() -> Iterator[Large]:
                     yield Large(f"{name}, {user}", user, candidates)
 
 
-def known_faults() -> Iterator[Large]:
+def faults_of_sessions_and_batches() -> Iterator[Large]:
     partitions = [FetchPartition(partition=index) for index in range(99_000)]
     session = FetchRequest(
         max_wait_ms=0, session_epoch=0, topics=[FetchTopic(topic="hidden-t", partitions=partitions)]
@@ -195,6 +197,39 @@ def play(life: Life) -> Iterator[tuple[str, list[str]]]:
     yield "a restart", ended.complaints if ended is not None else []
 
 
+def play_scripts(life: Life) -> Iterator[tuple[str, list[str]]]:
+    """Each known fault by name, with the complaints about it."""
+    for fault in known_faults.ALL:
+        yield fault.name, [f"{each} ({fault.name})" for each in _shown(life, fault)]
+
+
+def _shown(life: Life, fault: Fault) -> Iterator[str]:
+    """Another client, memory and log are judged beside the script itself."""
+    world, prober = life.world, life.prober
+    prober.taken()
+    before_bytes = world.resident_bytes()
+    try:
+        yield from fault.show(world)
+    except (Closed, TimeoutError) as error:
+        yield f"stuck: {error or 'the connection is closed'}"
+    life.requests += 1
+    if fault.is_flood and prober.is_served(ANSWER_S_MAX):
+        prober.taken()
+    yield from _waits_and_memory(life, before_bytes)
+
+
+def _waits_and_memory(life: Life, before_bytes: int) -> Iterator[str]:
+    if not life.prober.is_served(ANSWER_S_MAX):
+        yield "stuck: another client has no answer"
+    worst_s = max((wait.busy_s for wait in life.prober.taken()), default=0.0)
+    if worst_s > P99_S_MAX:
+        yield f"slow: another client waits {worst_s * 1_000:.0f} ms"
+    grown_bytes = life.world.resident_bytes() - before_bytes
+    if grown_bytes > GROWTH_BYTES_MAX:
+        yield f"memory: {grown_bytes >> 20} MB more"
+    yield from life.log.complaints()
+
+
 def _judged(life: Life, large: Large) -> Iterator[str]:
     world, prober = life.world, life.prober
     prober.taken()
@@ -211,18 +246,10 @@ def _judged(life: Life, large: Large) -> Iterator[str]:
             if large.is_served and (message is None or any(codes_in(message))):
                 yield f"not served: {message}"
     life.requests += 1
-    if not prober.is_served(ANSWER_S_MAX):
-        yield "stuck: another client has no answer"
     cost_s = worked_s(world.pid) - before_s
     if cost_s > COST_S_MAX * sent + COST_PER_BYTE_S_MAX * sent_bytes:
         yield f"cost: {cost_s:.1f} s of the processor for {sent_bytes} bytes"
-    worst_s = max((wait.busy_s for wait in prober.taken()), default=0.0)
-    if worst_s > P99_S_MAX:
-        yield f"slow: another client waits {worst_s * 1_000:.0f} ms"
-    grown_bytes = world.resident_bytes() - before_bytes
-    if grown_bytes > GROWTH_BYTES_MAX:
-        yield f"memory: {grown_bytes >> 20} MB more"
-    yield from life.log.complaints()
+    yield from _waits_and_memory(life, before_bytes)
 
 
 def _exchanged(world: World, large: Large) -> Iterator[tuple[Step, bytes | None]]:

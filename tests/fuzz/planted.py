@@ -171,6 +171,24 @@ DECODERS = (
         "    except (SqlglotError, RecursionError):\n",
         "    except RecursionError:\n",
     ),
+    Bug(
+        "SQL of a client may call Java in another spelling",
+        "barnabas.pipelines.spec.sql_calls",
+        "            if name in JAVA_CALLS:\n",
+        "            if token.text in JAVA_CALLS:\n",
+    ),
+    Bug(
+        "SQL of a client may read files",
+        "barnabas.pipelines.spec.sql_calls",
+        '        if "/" in last.text or (before is not None and before.kind in _BEFORE_TABLES):\n',
+        '        if "/" in last.text and before is not None and before.kind in _BEFORE_TABLES:\n',
+    ),
+    Bug(
+        "SCRAM tells which users there are",
+        "barnabas.security.credentials.decoys",
+        "            return next(iter(shapes), Shape())\n",
+        "            return Shape()\n",
+    ),
 )
 """Caught by bytes."""
 
@@ -330,4 +348,94 @@ LARGE = (
 )
 """Caught by large requests."""
 
-BUGS = (*DECODERS, *BROKERS, *LARGE, *SIMULATED)
+SCRIPTS = (
+    Bug(
+        "a member id that is given out costs nothing",
+        "barnabas.coordinator.group.state.group_memory",
+        "PENDING_BYTES = 1_500\n",
+        "PENDING_BYTES = 0\n",
+    ),
+    Bug(
+        "a member joins with any metadata",
+        "barnabas.coordinator.group.state.group_memory",
+        "        if metadata_bytes > JOIN_METADATA_BYTES_MAX:\n",
+        "        if metadata_bytes < 0:\n",
+    ),
+    Bug(
+        "a protocol that is named twice counts twice",
+        "barnabas.coordinator.group.state.classic_member",
+        "    return tuple(found.items())\n",
+        "    return tuple((each.name, each.metadata) for each in protocols)\n",
+        (
+            Edit(
+                "barnabas.coordinator.group.state.classic_group",
+                "        self._supporters.update({name for name, _ in member.protocols})\n",
+                "        self._supporters.update([name for name, _ in member.protocols])\n",
+            ),
+        ),
+    ),
+    Bug(
+        "a fetch session is found by everybody who guesses its id",
+        "barnabas.replication.leader.fetch_session_cache",
+        "        return session if session is not None and session.owner is owner else None\n",
+        "        return session\n",
+    ),
+    Bug(
+        "a user may have any number of delegation tokens",
+        "barnabas.cluster.stores.delegation_tokens",
+        " or of_owner >= DELEGATION_TOKENS_PER_OWNER_MAX or of_owner > left\n",
+        "\n",
+    ),
+    Bug(
+        "a compressed batch may claim any number of records",
+        "barnabas.records.validation",
+        "        _count_records(batch)\n",
+        "        pass\n",
+    ),
+    Bug(
+        "a batch is inflated and compressed again on the loop",
+        "barnabas.records.validation",
+        "    if count > INSPECTED_INLINE_RECORDS_MAX:\n        return True\n",
+        "    if count > 0:\n        return False\n",
+    ),
+    Bug(
+        "all records of a batch are converted for an old consumer in one turn",
+        "barnabas.handlers.shared.down_conversion",
+        "CONVERTED_BYTES_MAX = 1024 * 1024\n",
+        "CONVERTED_BYTES_MAX = 1 << 30\n",
+        (
+            Edit(
+                "barnabas.requests.time_slicing",
+                "advance_until(queued.work, now_ms, at_ms + TURN_MS_MAX)",
+                "advance_until(queued.work, now_ms, at_ms + REQUEST_LOOP_MS_MAX)",
+            ),
+        ),
+    ),
+    Bug(
+        "a pattern may have any number of Unicode classes",
+        "barnabas.coordinator.group.consumer.regex",
+        "UNICODE_CLASSES_MAX: Final = 32\n",
+        "UNICODE_CLASSES_MAX: Final = 1 << 30\n",
+    ),
+    Bug(
+        "reading a malformed request is not charged to a quota",
+        "barnabas.requests.dispatcher",
+        "connection.principal.name, client_id, spent_ms)\n        if not throttle_ms:\n",
+        "connection.principal.name, client_id, 0.0)\n        if not throttle_ms:\n",
+    ),
+    Bug(
+        "queued.max.request.bytes bounds nothing",
+        "barnabas.network.request_memory",
+        "        return self._bytes_max == NO_BOUND or self.used_bytes < self._bytes_max\n",
+        "        return True\n",
+    ),
+    Bug(
+        "metadata that cannot be read keeps others from leaving a group",
+        "barnabas.coordinator.group.migration.conversion",
+        "    except MalformedMessage:\n        return 0\n",
+        "    except ZeroDivisionError:\n        return 0\n",
+    ),
+)
+"""Caught by scripts of known faults."""
+
+BUGS = (*DECODERS, *BROKERS, *LARGE, *SCRIPTS, *SIMULATED)

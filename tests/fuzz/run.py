@@ -55,7 +55,9 @@ def main() -> int:
     if options.simulated and not (failed and options.until_failure):
         failed += run_simulated(options)
     if options.large and not (failed and options.until_failure):
-        failed += run_large(options)
+        failed += run_large(options, "large requests")
+    if options.scripts and not (failed and options.until_failure):
+        failed += run_large(options, "scripts")
     if options.requests and not (failed and options.until_failure):
         failed += run_sequences(options)
     return 1 if failed else 0
@@ -160,21 +162,23 @@ def run_simulated(options: argparse.Namespace) -> int:
     return failed
 
 
-def run_large(options: argparse.Namespace) -> int:
+def run_large(options: argparse.Namespace, kind: str) -> int:
+    """Large requests, or scripts of known faults."""
     from tests.fuzz import large_requests
     from tests.fuzz import life as lives
 
     failed = played = 0
     with lives.life(options.bug) as life:
-        for _, complaints in large_requests.play(life):
+        play = large_requests.play_scripts if kind == "scripts" else large_requests.play
+        for _, complaints in play(life):
             played += 1
             for complaint in complaints:
                 failed += 1
-                print(f"large, after {played}: {complaint[:3_000]}", flush=True)
+                print(f"{kind}, after {played}: {complaint[:3_000]}", flush=True)
             if complaints and options.until_failure:
-                print(f"{CAUGHT} {played} large requests")
+                print(f"{CAUGHT} {played} {kind}")
                 break
-    print(f"{played} large requests, {failed} complaints", flush=True)
+    print(f"{played} {kind}, {failed} complaints", flush=True)
     return failed
 
 
@@ -270,6 +274,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--guided", type=int, default=0, help="inputs that Atheris chooses by coverage")
     parser.add_argument("--requests", type=int, default=20_000, help="in sequences, to a broker")
     parser.add_argument("--large", action="store_true", help="the largest request of every API")
+    parser.add_argument("--scripts", action="store_true", help="of known faults")
     parser.add_argument("--simulated", type=int, default=0, help="requests in sequences in the simulator")
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="for the sequences at the most; 0 is no limit"

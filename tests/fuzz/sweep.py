@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from barnabas.requests.registry import Api
 from tests.fuzz import counts, frames, largest
 from tests.fuzz.connection import Closed, Connection
 from tests.fuzz.hidden import hide
-from tests.fuzz.http_edges import Service, hostile_requests, services
+from tests.fuzz.http_edges import Service, hostile_requests, odd_requests, services
 from tests.fuzz.pool import Pool
 from tests.fuzz.reading import read_answer
 from tests.fuzz.steps import ASK, CASES, NOT_BY_ADMIN, SASL, Step
@@ -46,6 +46,7 @@ NOT_ASKED = SASL | {ApiKey.CONTROLLED_SHUTDOWN}
 UNHURRIED = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.PRODUCE})
 PART = "sweep"
 SHOWN = 12
+FAILED = b"HTTP/1.1 500"
 
 
 class Measured(NamedTuple):
@@ -53,6 +54,8 @@ class Measured(NamedTuple):
     turn_s: float
     grown_bytes: int
     frames: tuple[bytes, ...]
+    fault: str = ""
+    """Of the answer, or of the log."""
 
 
 class Process:
@@ -187,14 +190,28 @@ class Sweep:
 
 
 def over_http(service: Service) -> Iterator[Measured]:
+    yield from _over(service, hostile_requests(service))
+
+
+def over_odd_values(service: Service) -> Iterator[Measured]:
+    yield from _over(service, odd_requests(service))
+
+
+def _over(service: Service, requests: Iterable[tuple[str, bytes]]) -> Iterator[Measured]:
     process = Process(service.pid, Turns(service.turns_path))
-    for name, raw in hostile_requests(service.token):
+    for name, raw in requests:
         process.begin()
-        service.send(raw)
-        yield process.measured(f"{service.name}: {name}", raw[:200])
+        answer = service.send(raw)
+        measured = process.measured(f"{service.name}: {name}", raw[:200])
+        yield measured._replace(fault="the answer is 500" if answer.startswith(FAILED) else "")
+    _, found, traceback = service.log_text().partition("Traceback")
+    if found:
+        yield Measured(f"{service.name}: all requests", 0.0, 0, (), traceback[:2_000])
 
 
 def complaint(measured: Measured) -> str | None:
+    if measured.fault:
+        return f"fault: {measured.name}: {measured.fault}"
     if measured.turn_s > TURN_S_MAX:
         return f"slow: {measured.name}: a turn of {measured.turn_s * 1_000:.0f} ms"
     if measured.grown_bytes > GROWTH_BYTES_MAX:

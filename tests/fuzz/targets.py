@@ -54,6 +54,7 @@ from barnabas.storage.files import checkpoints
 from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, parse_snapshot, render_snapshot
 from barnabas.storage.segment.sparse_index import CorruptIndex
 from barnabas.storage.segment.transaction_index import parse_transaction_index
+from tests.fuzz.judged_targets import judged_targets
 from tests.fuzz.target import Target, of, of_text
 from tests.fuzz.values import Values
 from tests.fuzz.view_targets import view_targets
@@ -305,6 +306,7 @@ def text_targets() -> Iterator[Target]:
         refusals=(ValueError,),
         write=ScramCredential.encode,
     )
+    yield from judged_targets()
     yield from spec_targets()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.handlers import APIS
 from barnabas.protocol.api_keys import ApiKey
-from tests.fuzz.http_edges import hostile_requests
+from tests.fuzz.http_edges import Service, hostile_requests
 from tests.fuzz.sweep import Measured, Sweep, complaint
 from tests.fuzz.turns import Turns
 from tests.fuzz.world import World, prepare
@@ -70,8 +70,10 @@ def test_bounds_are_complained_about() -> None:
     assert complaint(Measured("x", 0.099, 63 << 20, ())) is None
     assert complaint(Measured("x", 0.101, 0, ())) == "slow: x: a turn of 101 ms"
     assert complaint(Measured("x", 0.0, 65 << 20, ())) == "memory: x: 65 MB more"
+    assert complaint(Measured("x", 0.0, 0, (), "the answer is 500")) == "fault: x: the answer is 500"
 
 
 def test_requests_over_http_have_names_of_their_own() -> None:
-    names = [name for name, _ in hostile_requests("token")]
+    service = Service("metrics", 0, 0, "token", Path(), 0, Path())
+    names = [name for name, _ in hostile_requests(service)]
     assert len(set(names)) == len(names) > 500

@@ -21,7 +21,7 @@ from tests.support import wire
 from tests.support.ports import free_port
 
 READY = "barnabas ready"
-START_S_MAX = 60.0
+START_S_MAX = 300.0
 STOP_S_MAX = 30.0
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PREFIXED, LITERAL = 4, 3
@@ -46,7 +46,7 @@ class World:
         """Whether the turns of its loop are measured (`turns`)."""
         self.directory = directory
         self.port = free_port()
-        self._bug = bug
+        self.bug = bug
         self.turns_path = directory / "turns"
         self._is_measured = is_measured
         self._settings = {**self._own_settings(), **(settings or {})}
@@ -91,9 +91,9 @@ class World:
         config.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         begin = ["-m", "barnabas"]
         if self._is_measured:
-            begin = ["-m", "tests.fuzz.turns", str(self.turns_path), self._bug or "", "--"]
-        elif self._bug is not None:
-            begin = ["-m", "tests.support.planting", "tests.fuzz.planted", self._bug, "--"]
+            begin = ["-m", "tests.fuzz.turns", str(self.turns_path), self.bug or "", "--"]
+        elif self.bug is not None:
+            begin = ["-m", "tests.support.planting", "tests.fuzz.planted", self.bug, "--"]
         repository = str(Path(__file__).resolve().parents[2])
         source = str(Path(barnabas.__file__).parents[1])
         seen = self.log_path.stat().st_size if self.log_path.exists() else 0

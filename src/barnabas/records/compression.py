@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from barnabas.core.errors import CorruptMessage, InvalidRecord
+from barnabas.core.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from barnabas.records.varint import Buffer
 
 FIRST_STEP_BYTES: Final = 64 * 1024
@@ -35,6 +35,12 @@ XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 SNAPPY_RATIO_MAX: Final = 64
 """A snappy element turns at least 2 bytes into at most 64, so a larger claim is false."""
+
+COMPRESSED_AT_ONCE_BYTES: Final = 256 * 1024
+"""Input of a step of `compress_within`."""
+
+JOINED_AT_ONCE_BYTES: Final = 1024 * 1024
+"""Inflated bytes that may be in memory twice."""
 
 LZ4_FAST_LEVEL: Final = 9
 """Kafka's default level, and the name it gives to the fast compressor."""
@@ -63,6 +69,24 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     return _COMPRESSORS[codec](data, level)
 
 
+def compress_within(codec: Codec, data: Buffer, level: int | None, limit_bytes: int) -> bytes:
+    """The same; MESSAGE_TOO_LARGE if it is more than `limit_bytes`.
+
+    Gzip, snappy and LZ4 stop there. A few hundred kilobytes of zstd inflate to 32 MB that they cannot
+    compress, and all of that would be in memory several times.
+    """
+    compress_pieces = _IN_PIECES.get(codec)
+    pieces = (
+        iter((compress(codec, data, level),)) if compress_pieces is None else compress_pieces(data, level)
+    )
+    found = bytearray()
+    for piece in pieces:
+        if len(found) + len(piece) > limit_bytes:
+            raise MessageTooLarge(f"The records take more than {limit_bytes} bytes as {codec.name.lower()}")
+        found += piece
+    return bytes(found)
+
+
 def decompress(codec: Codec, data: Buffer, limit_bytes: int) -> bytes | bytearray:
     """The inflated bytes, at most `limit_bytes` of them.
 
@@ -81,6 +105,25 @@ def _first_step_bytes(data: Buffer, room_bytes: int) -> int:
 
 
 # --- none ---
+
+
+def _joined(pieces: list[bytes]) -> bytes | bytearray:
+    """The pieces in one. Of many bytes, each piece is freed when it is copied, and the list is empty then."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if sum(map(len, pieces)) <= JOINED_AT_ONCE_BYTES:
+        return b"".join(pieces)
+    pieces.reverse()
+    found = bytearray()
+    while pieces:
+        found += pieces.pop()
+    return found
+
+
+def _cut(data: Buffer) -> Iterator[memoryview]:
+    view = memoryview(data)
+    for start in range(0, len(view), COMPRESSED_AT_ONCE_BYTES):
+        yield view[start : start + COMPRESSED_AT_ONCE_BYTES]
 
 
 def _store(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
@@ -105,7 +148,14 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return deflate.compress(data) + deflate.flush()
 
 
-def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
+def _gzip_pieces(data: Buffer, level: int | None) -> Iterator[Buffer]:
+    deflate = zlib.compressobj(-1 if level is None else level, 8, _GZIP_WINDOW_BITS)
+    for piece in _cut(data):
+        yield deflate.compress(piece)
+    yield deflate.flush()
+
+
+def _gunzip(data: Buffer, limit_bytes: int) -> bytes | bytearray:
     pieces: list[bytes] = []
     room_bytes = limit_bytes + 1
     rest: Buffer = data
@@ -124,22 +174,28 @@ def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
         rest = inflate.unused_data
         # As in Java, bytes after a member that do not begin another are ignored.
         if rest[:2] != b"\x1f\x8b":
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return _joined(pieces)
 
 
 # --- snappy ---
 
 
-def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001
+def _snappy(data: Buffer, level: int | None) -> bytes:
+    out = bytearray()
+    for piece in _snappy_pieces(data, level):
+        out += piece
+    return bytes(out)
+
+
+def _snappy_pieces(data: Buffer, level: int | None) -> Iterator[Buffer]:  # noqa: ARG001
     from cramjam import snappy  # noqa: PLC0415
 
-    out = bytearray(XERIAL_HEADER)
+    yield XERIAL_HEADER
     view = memoryview(data)
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
         block = memoryview(snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
-        out += len(block).to_bytes(4, "big")
-        out += block
-    return bytes(out)
+        yield len(block).to_bytes(4, "big")
+        yield block
 
 
 def _unsnappy(data: Buffer, limit_bytes: int) -> bytes | bytearray:
@@ -199,7 +255,7 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return bytes(
         frame.compress(
             data,
-            compression_level=0 if level is None or level == LZ4_FAST_LEVEL else max(3, min(level, 12)),
+            compression_level=_lz4_level(level),
             block_size=frame.BLOCKSIZE_MAX64KB,
             block_linked=False,
             store_size=False,
@@ -207,12 +263,28 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     )
 
 
+def _lz4_pieces(data: Buffer, level: int | None) -> Iterator[Buffer]:
+    from lz4 import frame  # noqa: PLC0415
+
+    compressor = frame.LZ4FrameCompressor(
+        compression_level=_lz4_level(level), block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False
+    )
+    yield bytes(compressor.begin())
+    for piece in _cut(data):
+        yield bytes(compressor.compress(piece))
+    yield bytes(compressor.flush())
+
+
+def _lz4_level(level: int | None) -> int:
+    return 0 if level is None or level == LZ4_FAST_LEVEL else max(3, min(level, 12))
+
+
 def check_lz4_blocks(data: Buffer) -> None:
     if len(data) > LZ4_FLAGS_AT and not data[LZ4_FLAGS_AT] & LZ4_BLOCKS_INDEPENDENT:
         raise CorruptMessage("An LZ4 frame has blocks that depend on each other")
 
 
-def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
+def _unlz4(data: Buffer, limit_bytes: int) -> bytes | bytearray:
     from lz4.frame import LZ4FrameDecompressor  # noqa: PLC0415
 
     check_lz4_blocks(data)
@@ -234,7 +306,7 @@ def _unlz4(data: Buffer, limit_bytes: int) -> bytes:
             rest = b""  # the decompressor keeps its unread input
     except RuntimeError as error:
         raise CorruptMessage(f"LZ4 cannot be inflated: {error}") from None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return _joined(pieces)
 
 
 # --- zstd ---
@@ -251,7 +323,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return bytes(ZstdCompressor(level=3 if level is None else level).compress(data))
 
 
-def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
+def _unzstd(data: Buffer, limit_bytes: int) -> bytes | bytearray:
     from zstandard import ZstdDecompressor, ZstdError  # noqa: PLC0415
 
     check_zstd_frames_are_whole(memoryview(data))
@@ -271,7 +343,7 @@ def _unzstd(data: Buffer, limit_bytes: int) -> bytes:
                     break
     except ZstdError as error:
         raise CorruptMessage(f"Zstd cannot be inflated: {error}") from None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return _joined(pieces)
 
 
 def check_zstd_frames_are_whole(view: memoryview) -> None:
@@ -309,6 +381,11 @@ def _end_of_zstd_frame(view: memoryview, position: int) -> int:
 
 
 _COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (_store, _gzip, _snappy, _lz4, _zstd)
+_IN_PIECES: Final[dict[Codec, Callable[[Buffer, int | None], Iterator[Buffer]]]] = {
+    Codec.GZIP: _gzip_pieces,
+    Codec.SNAPPY: _snappy_pieces,
+    Codec.LZ4: _lz4_pieces,
+}
 _DECOMPRESSORS: Final[tuple[Callable[[Buffer, int], bytes | bytearray], ...]] = (
     _restore, _gunzip, _unsnappy, _unlz4, _unzstd,
 )  # fmt: skip

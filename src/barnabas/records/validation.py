@@ -50,7 +50,7 @@ from barnabas.records.batch import (
 )
 from barnabas.records.builder import reassemble_batch
 from barnabas.records.checksum import crc32c
-from barnabas.records.compression import CODEC_BY_NAME, Codec, compress, decompress
+from barnabas.records.compression import CODEC_BY_NAME, Codec, compress_within, decompress
 from barnabas.records.inspection import (
     RECORD_BYTES_MIN,
     RECORDS_NAMED_MAX,
@@ -322,16 +322,19 @@ def _validate_each_record(batch: RecordBatch, settings: ValidationSettings, now_
     target = batch.codec if wanted == PRODUCER else CODEC_BY_NAME[wanted]
     if target != batch.codec:
         # The same records, byte for byte, under the topic's codec.
+        room_bytes = settings.max_message_bytes - HEADER_BYTES
+        if target:
+            payload = compress_within(target, payload, settings.compression_level, room_bytes)
+        if len(payload) > room_bytes:
+            raise _too_large(HEADER_BYTES + len(payload), settings)
         recompressed = reassemble_batch(
             batch,
-            compress(target, payload, settings.compression_level) if target else payload,
+            payload,
             attributes=batch.attributes & ~CODEC_MASK | target,
             max_timestamp=batch.max_timestamp,
             record_count=batch.record_count,
         )
         batch = RecordBatch(recompressed)
-        if batch.size_bytes > settings.max_message_bytes:
-            raise _too_large(batch.size_bytes, settings)
     return _settle_timestamps(batch, max(highest, NO_TIMESTAMP), settings, now_ms)
 
 

@@ -126,6 +126,8 @@ def test_other_messages_are_refused(agent: httpx.Client) -> None:
         (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', INVALID_REQUEST),
         (b'{"jsonrpc": "2.0", "id": 1e999, "method": "ping"}', INVALID_REQUEST),
         (b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}', INVALID_REQUEST),
+        (b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}', PARSE_ERROR),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "\\udfff"}', PARSE_ERROR),
     ):
         response = agent.post("/mcp", content=body)
         assert (response.status_code, response.json()["error"]["code"]) == (400, code)

@@ -66,10 +66,11 @@ async def test_an_offset_that_was_never_committed_is_an_unknown_partition(broker
     assert await fetched(broker, "shop", 9) == (-1, UnknownTopicOrPartition.code)
 
 
-@pytest.mark.parametrize("group", ["", "a/b", "..", "."])
+@pytest.mark.parametrize("group", ["", "a/b", "..", ".", "\0", "a\0b"])
 async def test_a_group_that_cannot_be_a_path_is_refused(broker: Broker, group: str) -> None:
     await broker.topics.create_topic(TopicSpec("orders"))
     assert await error_of_commit(broker, commit(group, 0, 1)) == InvalidGroupId.code
+    assert await fetched(broker, group, 0) == (-1, InvalidGroupId.code)
 
 
 async def test_metadata_is_limited(broker: Broker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ from barnabas.records.batch import (
     read_batch,
 )
 from barnabas.records.builder import BatchBuilder, assemble_batch, build_batch
-from barnabas.records.compression import CODEC_BY_NAME, Codec, compress
+from barnabas.records.compression import CODEC_BY_NAME, Codec, compress, compress_within, decompress
 from barnabas.records.record import iterate_records
 from barnabas.records.validation import (
     LENGTHS_CHECKED_RECORDS_MAX,
@@ -400,6 +401,34 @@ def test_what_recompression_makes_too_large_is_refused() -> None:
     settings = ValidationSettings(compression_type="uncompressed", max_message_bytes=5_000)
     with pytest.raises(MessageTooLarge):
         validate(data, settings)
+
+
+@pytest.mark.parametrize("target", ["gzip", "snappy", "lz4", "uncompressed"])
+def test_what_recompression_makes_too_large_is_in_memory_once(target: str) -> None:
+    """Zstd finds repetitions that the other codecs do not: 60 KB become megabytes that they keep."""
+    inflated_bytes = 4 << 20
+    block = random.Random(1).randbytes(512 * 1024)
+    value = block * (inflated_bytes // len(block))
+    data = build_batch([(b"k", value, (), NOW_MS)], codec=Codec.ZSTD)
+    settings = ValidationSettings(compression_type=target, compacted=True)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageTooLarge):
+            validate(data, settings)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 2.0 * inflated_bytes
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_compression_within_a_bound(codec: Codec) -> None:
+    data = random.Random(1).randbytes(1_000) * 1_000
+    whole = compress_within(codec, data, None, 1 << 21)
+    assert decompress(codec, whole, 1 << 20) == data
+    assert compress_within(codec, data, None, len(whole)) == whole
+    with pytest.raises(MessageTooLarge):
+        compress_within(codec, data, None, len(whole) - 1)
 
 
 def test_a_compression_level_is_used() -> None:

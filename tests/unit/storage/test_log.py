@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,9 @@ import pytest
 from barnabas.core.errors import CorruptMessage, MessageTooLarge, OffsetOutOfRange, RecordListTooLarge
 from barnabas.core.regions import FileRegion
 from barnabas.records.batch import iterate_batches
+from barnabas.records.builder import build_batch
+from barnabas.records.compression import Codec
+from barnabas.storage.log import log as log_module
 from barnabas.storage.log.log import Log
 from tests.unit.storage.support import NOW_MS, Bench, batch, offsets, produce, read_batches
 
@@ -45,6 +51,35 @@ def test_settings_limit_the_size_of_a_batch(tmp_path: Path) -> None:
     with pytest.raises(RecordListTooLarge):
         produce(log, size=300)
     assert len(log.segments) == 1
+
+
+def test_long_validations_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each inflates up to 32 MB. The batches of one request, or of several, must not do so together."""
+    running, most = 0, 0
+    both_began = threading.Barrier(2)
+
+    def validated(*_: object, **__: object) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.05)
+        running -= 1
+
+    def run(validation: Callable[[], object]) -> None:
+        both_began.wait(60)
+        validation()
+
+    monkeypatch.setattr(log_module, "validate_produce", validated)
+    logs = [Bench(str(tmp_path / name), cleanup_policy="compact").open() for name in ("a", "b")]
+    data = build_batch([(b"k", bytes(1 << 22), (), NOW_MS)], codec=Codec.ZSTD)
+    validations = [log.validation(memoryview(data)) for log in logs]
+    threads = [threading.Thread(target=run, args=(each,)) for each in validations if each is not None]
+    assert len(threads) == 2
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert most == 1
 
 
 def test_a_read_outside_the_log_is_out_of_range(bench: Bench) -> None:

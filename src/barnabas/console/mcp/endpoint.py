@@ -26,6 +26,7 @@ from barnabas.console.web.audit import note_question
 from barnabas.console.web.connections import reason_of
 from barnabas.console.web.console import Console
 from barnabas.core.errors import KafkaError
+from barnabas.network.http.json_body import read_json
 
 PATH: Final = "/mcp"
 VERSIONS: Final = ("2025-06-18", "2025-03-26", "2024-11-05")
@@ -147,9 +148,7 @@ class McpEndpoint:
 
 def _parsed(body: bytes) -> Message:
     try:
-        message = json.loads(body)
-        # Half of a surrogate pair is valid JSON, but no text that an answer or a broker could take.
-        json.dumps(message, ensure_ascii=False).encode()
+        message = read_json(body)
     except (ValueError, RecursionError):
         raise RpcError(PARSE_ERROR, "the body is not JSON") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":

@@ -6,7 +6,10 @@ part: Kafka 0.8 has none.
 
 from __future__ import annotations
 
-from barnabas.cluster.coordination.contract import CoordinationError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from barnabas.cluster.coordination.contract import BadArguments, CoordinationError
 from barnabas.cluster.znodes.consumer_offsets import read_consumer_offset, write_consumer_offset
 from barnabas.core.errors import (
     NONE,
@@ -16,6 +19,7 @@ from barnabas.core.errors import (
     UnknownTopicOrPartition,
 )
 from barnabas.core.ids import NO_OFFSET
+from barnabas.core.reporting.log_text import cut
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -62,7 +66,10 @@ async def _commit(
         _check(group, topic, index, context)
         if len(partition.committed_metadata or "") > context.broker.config.offset_metadata_max_bytes:
             raise OffsetMetadataTooLarge("the offset's metadata exceeds offset.metadata.max.bytes")
-        await write_consumer_offset(context.broker.znodes, group, topic, index, partition.committed_offset)
+        with _as_group_id_error(group):
+            await write_consumer_offset(
+                context.broker.znodes, group, topic, index, partition.committed_offset
+            )
     except (KafkaError, CoordinationError) as error:
         return as_kafka_error(error, f"committing an offset of {group}").code
     return NONE
@@ -86,7 +93,8 @@ async def _fetch(group: str, topic: str, index: int, context: RequestContext) ->
         context.require(Operation.DESCRIBE, ResourceType.GROUP, group)
         context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         _check(group, topic, index, context)
-        offset = await read_consumer_offset(context.broker.znodes, group, topic, index)
+        with _as_group_id_error(group):
+            offset = await read_consumer_offset(context.broker.znodes, group, topic, index)
     except (KafkaError, CoordinationError) as error:
         answer.error_code = as_kafka_error(error, f"fetching an offset of {group}").code
         return answer
@@ -99,6 +107,20 @@ async def _fetch(group: str, topic: str, index: int, context: RequestContext) ->
 
 def _check(group: str, topic: str, index: int, context: RequestContext) -> None:
     if not group or "/" in group or group in (".", ".."):
-        raise InvalidGroupId(f"{group!r} cannot be a group id in the coordination store")
+        raise _invalid(group)
     if context.broker.metadata.partition(topic, index) is None:
         raise UnknownTopicOrPartition(f"{topic}-{index} does not exist")
+
+
+@contextmanager
+def _as_group_id_error(group: str) -> Iterator[None]:
+    """Name the group id as the fault of a path that the store refuses, such as one with a control character.
+    Each store has rules of its own."""
+    try:
+        yield
+    except BadArguments:
+        raise _invalid(group) from None
+
+
+def _invalid(group: str) -> InvalidGroupId:
+    return InvalidGroupId(f"{cut(group)!r} cannot be a group id in the coordination store")

@@ -30,6 +30,8 @@ FILE_FORMATS = frozenset(
 
 _SQL_OPTIONS = ("query", "where", "predicate")
 _BEFORE_TABLES = frozenset(("FROM", "JOIN", "TABLE"))
+_END_OF_COMMENT = ("STAR", "SLASH")
+"""In no valid text. Of `/*/* */*/` the tokenizer takes less for a comment than Spark does."""
 
 
 def sql_texts(spec: PipelineSpec) -> Iterator[tuple[str, str]]:
@@ -66,6 +68,8 @@ def _complaints(tokens: list[_Token]) -> Iterator[str]:
                 yield "names something by IDENTIFIER(…), which cannot be checked; write the name out"
         if name == "using" and following.kind == "STRING":
             yield "starts a program (TRANSFORM … USING)"
+        if (token.kind, following.kind) == _END_OF_COMMENT:
+            yield "ends a comment that has not begun; Spark may take more for a comment than this check"
     for before, token, dot, last in zip([None, *tokens], tokens, tokens[1:], tokens[2:], strict=False):
         is_quoted = dot.kind == "DOT" and last.kind == "IDENTIFIER"
         if not is_quoted or token.text.lower() not in FILE_FORMATS:

@@ -21,6 +21,7 @@ gets one of its own.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,6 +71,9 @@ from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.segment.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+_LONG_VALIDATION = threading.Lock()
+"""Threads validate one such batch at a time: each takes up to 50 MB, and one request may have several."""
 
 
 class Log:
@@ -205,7 +209,12 @@ class Log:
         if not is_long_validation(records, settings):
             return None
         now_ms = self._clock.now_ms()
-        return lambda: validate_produce(records, settings=settings, now_ms=now_ms)
+
+        def validate() -> ValidatedRecords:
+            with _LONG_VALIDATION:
+                return validate_produce(records, settings=settings, now_ms=now_ms)
+
+        return validate
 
     # --- appends that a thread writes (`threaded_append`) ---
 

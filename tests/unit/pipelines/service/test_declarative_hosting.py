@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,12 @@ import pytest
 from tests.unit.pipelines.service.test_declarative_positions import Cluster, write_checkpoint
 
 from barnabas.core.clock import SystemClock
-from barnabas.pipelines.service.declarative.trust import NOTHING_TRUSTED, Trusted, checked_project
+from barnabas.pipelines.service.declarative.trust import (
+    NOTHING_TRUSTED,
+    PROJECT_BYTES_MAX,
+    Trusted,
+    checked_project,
+)
 from barnabas.pipelines.service.hosting.hosting import Hosting
 from barnabas.pipelines.service.hosting.update_process import Outcome
 from barnabas.pipelines.spec.connect.config import spec_of_config
@@ -215,3 +221,18 @@ def test_only_trusted_projects_are_read(tmp_path: Path) -> None:
     (tmp_path / "orders.py").chmod(0o666)
     with pytest.raises(InvalidSpec, match="can be written by all users"):
         checked_project(world.file, ANYWHERE)
+
+
+def test_only_small_regular_files_are_read(tmp_path: Path) -> None:
+    """A client names the path: a device or a pipe would be read without end."""
+    world = World(tmp_path)
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.write_bytes(b"#" * (PROJECT_BYTES_MAX + 1))
+    for file, said in ((pipe, "regular file"), (Path("/dev/zero"), "regular file"), (large, "bytes")):
+        with pytest.raises(InvalidSpec, match=said):
+            checked_project(file, ANYWHERE)
+    for trusted in (ANYWHERE, Trusted((tmp_path,))):
+        with pytest.raises(InvalidSpec, match="no path"):
+            checked_project(Path("/a\0b/spark-pipeline.yml"), trusted)
+    assert checked_project(world.file, ANYWHERE).name == "orders"

@@ -69,3 +69,8 @@ async def test_names_that_clients_invent_are_few(
 )
 async def test_a_body_is_small(body: bytes, status: int, client: httpx.AsyncClient) -> None:
     assert (await client.put("/barnabas", content=body)).status_code == status
+
+
+async def test_a_level_that_is_no_text_is_refused(client: httpx.AsyncClient) -> None:
+    """No answer could repeat it."""
+    assert (await client.put("/root", content=rb'{"level": "\ud800"}')).status_code == 400

@@ -27,6 +27,10 @@ from barnabas.pipelines.spec.validation import load_document
         "SELECT f.value FROM input CROSS JOIN text.`/etc/passwd` f",
         "SELECT * FROM input, binaryFile.`/etc/shadow`",
         "SELECT * FROM input WHERE id IN (SELECT _c0 FROM csv.`ids`)",
+        # Spark reads one comment, the tokenizer a shorter one.
+        "SELECT reflect /*/* */*/('java.lang.System', 'getenv', 'X') AS a FROM input",
+        "SELECT TRANSFORM (a) USING /*/* */*/ 'cat /etc/passwd' AS (b) FROM input",
+        "SELECT * FROM /*/* */*/ csv.`ids`",
     ],
 )
 def test_a_text_that_leaves_the_rows_is_refused(text: str) -> None:
@@ -42,6 +46,7 @@ def test_a_text_that_leaves_the_rows_is_refused(text: str) -> None:
         "SELECT text.value, json.`a b` FROM input -- reflect('a', 'b')",
         "SELECT transform(items, x -> x + 1) AS items, parse_url(url, 'HOST') FROM input",
         "SELECT identifier FROM input",
+        "SELECT count(*) / 2 /* of /* all */ rows */ FROM input",
     ],
 )
 def test_what_only_looks_like_it_is_not(text: str) -> None:

@@ -24,6 +24,8 @@ from barnabas.pipelines.spec.declarative.settings import PROJECT_FILE
 from barnabas.pipelines.spec.problems import InvalidSpec, Problem
 
 OPTION: Final = "--projects"
+PROJECT_BYTES_MAX: Final = 1024 * 1024
+"""Of the project file: a client names it, and the service reads all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,22 @@ class Trusted:
 
     def complaint(self, file: Path) -> str | None:
         """Reason why a project at this place is not read; None if it is."""
+        if "\0" in str(file):
+            return f"{str(file)!r} is no path"
         if self.is_anywhere:
-            return None
+            return _file_complaint(file)
         if any(file.resolve().is_relative_to(place.resolve()) for place in self.places):
-            return None
+            return _file_complaint(file)
         return f"{file} is not in a directory that {OPTION} of the service names"
+
+
+def _file_complaint(file: Path) -> str | None:
+    found = file.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return f"{file} is not a regular file"
+    if found.st_size > PROJECT_BYTES_MAX:
+        return f"{file} has {found.st_size} bytes; a project file has at most {PROJECT_BYTES_MAX}"
+    return None
 
 
 NOTHING_TRUSTED = Trusted()

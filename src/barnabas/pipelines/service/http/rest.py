@@ -8,7 +8,6 @@ not load, there is one worker, and a pipeline is one task.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from starlette.routing import Route
 from barnabas import __version__
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import KafkaError
+from barnabas.network.http.json_body import read_json
 from barnabas.pipelines.service.errors import ServiceError
 from barnabas.pipelines.service.http.connect_status import connector_info, connector_status, shown_config
 from barnabas.pipelines.service.http.plugin_info import config_keys, plugin_list, validate_config
@@ -220,7 +220,7 @@ async def _body(request: Request) -> dict[str, Any]:
     if len(raw) > BODY_BYTES_MAX:
         raise ServiceError(413, f"The body has more than {BODY_BYTES_MAX} bytes")
     try:
-        found = json.loads(raw)
+        found = read_json(raw)
     except ValueError as error:
         raise ServiceError(400, f"The body is not JSON: {error}") from None
     except RecursionError:

@@ -10,7 +10,6 @@ with one for each part of its name. So names that clients invent are short and f
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from barnabas.core.clock import Clock
+from barnabas.network.http.json_body import read_json
 from barnabas.pipelines.service.errors import ServiceError
 
 ROOT: Final = "root"
@@ -58,7 +58,7 @@ class Loggers:
         if len(raw) > BODY_BYTES_MAX:
             raise ServiceError(413, f"The body has more than {BODY_BYTES_MAX} bytes")
         try:
-            body = json.loads(raw)
+            body = read_json(raw)
         except (ValueError, RecursionError):
             body = None
         wanted = body.get("level") if isinstance(body, dict) else None
