@@ -11,10 +11,9 @@ A test can make it misbehave (`faults`, `disk`), move its time (`time`), and loo
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -31,6 +30,7 @@ from barnabas.testing.faults.request_log import SeenRequest
 from barnabas.testing.faults.rules import Faults
 from barnabas.testing.running.broker_life import BrokerLife, Surroundings
 from barnabas.testing.running.kit import Kit
+from barnabas.testing.running.other_threads import ask
 from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop, VirtualTime
 from barnabas.testing.running.wires import Wires
 from barnabas.testing.snapshots import check_copy, copy_data
@@ -185,13 +185,15 @@ class RunningBroker(Looking):
         if thread.is_paused:
             raise RuntimeError("the broker is paused and answers nothing; resume it first")
 
+        if thread.broker.halt_reason:
+            raise RuntimeError(f"the broker halted, and answers nothing: {thread.broker.halt_reason}")
         endpoints = inspection.plain_addresses(thread.broker.bound_listeners)
 
-        async def ask() -> T:
+        async def put() -> T:
             async with inspection.kit_client(endpoints) as cluster:
                 return await question(cluster)
 
-        return asyncio.run_coroutine_threadsafe(ask(), thread.loop).result()
+        return ask(thread, thread.loop, put)
 
 
 @contextmanager
@@ -236,22 +238,20 @@ def open_broker(
         Wires, lambda _: factory(), metrics_address=metrics_address, beside=beside
     )  # fmt: skip
     life = BrokerLife("broker", properties, kit, around)
-    life.start()
-    broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
-    history.remember(broker)
-    try:
+    with ExitStack() as stack:
+        stack.callback(life.end)
+        life.start()
+        broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
+        history.remember(broker)
+        stack.callback(broker._forget_snapshots)
         yield broker
-    finally:
-        life.stop()
-        broker._forget_snapshots()
 
 
 def virtual_time(clock: VirtualClock, life: BrokerLife) -> VirtualTime:
     """Time of one broker."""
 
     def loops() -> list[VirtualLoop]:
-        loop = life.thread.loop if life.is_running else None
-        return [loop] if isinstance(loop, VirtualLoop) else []
+        return [life.loop] if isinstance(life.loop, VirtualLoop) else []
 
     return VirtualTime(clock, loops)
 

@@ -124,3 +124,42 @@ def test_a_program_sees_the_log_as_without_the_kit() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == "seen\n"
+
+
+def test_a_forked_process_neither_hangs_nor_holds_up_the_broker() -> None:
+    """A child of `multiprocessing` has copies of all sockets, and none of the threads."""
+    program = """
+import os, signal, socket, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+from barnabas.testing.broker import run_broker
+
+with run_broker(time="virtual") as broker:
+    broker.create_topic("orders")
+    host, port = broker.bootstrap.split(":")
+    connected = socket.create_connection((host, int(port)), timeout=30)
+    broker.create_topic("accepted")  # the broker has the connection by then
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for ask in (
+            lambda: broker.records("orders"), lambda: broker.time.advance("1s"), broker.pause, broker.restart,
+        ):
+            try:
+                ask()
+            except RuntimeError as error:
+                os.write(writer, str(error).encode() + b"\\n")
+        os.write(writer, b"end\\n")
+        signal.pause()
+    with os.fdopen(reader) as told:
+        print(*iter(told.readline, "end\\n"))
+    broker.restart()
+    print("connection closed:", connected.recv(1) == b"")
+    print(broker.records("orders"))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.count("in the process that forked this one") == 4
+    assert "connection closed: True\n[]\n" in done.stdout

@@ -209,7 +209,7 @@ class FaultRule:
         for each in self._on_hit:
             each()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """No request is hit any more; the lock is held."""
         self._is_removed = True
         self._notify()
@@ -341,13 +341,13 @@ class Faults:
         """Take a rule away; one that is gone already is no error."""
         with self.changed:
             self._rules = tuple(each for each in self._rules if each is not rule)
-            rule.end()
+            rule._end()
 
     def clear(self) -> None:
         with self.changed:
             removed, self._rules = self._rules, ()
             for each in removed:
-                each.end()
+                each._end()
 
     def applied(self) -> tuple[FaultRule, ...]:
         """Rules that apply to a request now."""
