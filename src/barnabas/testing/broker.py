@@ -153,6 +153,7 @@ class RunningBroker(Looking):
     def snapshot(self, into: Path | None = None) -> Path:
         """Copy the data, and return the directory of the copy. It goes with the broker, unless `into` names a
         directory, which is empty or has older data."""
+        self._check_data_is_here()
         target = into or self._new_directory()
         check_copy(self._data_dir, target)
         was_running = self._life.is_running
@@ -166,10 +167,20 @@ class RunningBroker(Looking):
 
     def restore(self, snapshot: Path) -> None:
         """Go back to the data of a snapshot. The broker restarts on its port, and clients connect again."""
+        self._check_data_is_here()
         check_copy(snapshot, self._data_dir)
         self._life.stop()
         copy_data(snapshot, self._data_dir)
         self._life.start()
+
+    def _check_data_is_here(self) -> None:
+        """Raise RuntimeError if a copy of the data directory would lack a log directory."""
+        here = self._data_dir.absolute()
+        elsewhere = [str(each) for each in self._life.broker.config.log_dirs if each.absolute() != here]
+        if elsewhere:
+            raise RuntimeError(
+                f"a snapshot is a copy of {self._data_dir}, and log.dirs names {', '.join(elsewhere)} too"
+            )
 
     def _new_directory(self) -> Path:
         self._snapshots.append(tempfile.TemporaryDirectory(prefix="barnabas-snapshot-"))

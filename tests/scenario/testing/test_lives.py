@@ -94,6 +94,17 @@ def test_tests_go_back_to_a_snapshot(broker: RunningBroker, tmp_path: Path) -> N
     assert broker.values(topic) == [b"kept"], "it still runs"
 
 
+def test_a_snapshot_without_all_log_directories_is_refused(tmp_path: Path) -> None:
+    directories = {"log.dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
+    with run_broker(directories, data_dir=tmp_path / "one") as broker:
+        bootstrap = broker.bootstrap
+        for work in (broker.snapshot, lambda: broker.restore(tmp_path)):
+            with pytest.raises(RuntimeError, match=r"log\.dirs names .*two too"):
+                work()
+        assert broker.bootstrap == bootstrap
+        assert broker.create_topic(), "it still runs"
+
+
 def test_the_log_of_the_broker_is_kept_for_the_test(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

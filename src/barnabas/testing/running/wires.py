@@ -17,6 +17,7 @@ import asyncio
 import errno
 import os
 import socket
+import sys
 import threading
 import weakref
 from contextlib import suppress
@@ -96,7 +97,7 @@ class HeldPorts:
     def hold(self, wanted: socket.socket, address: tuple[str, int]) -> tuple[str, int]:
         """Hold the port of an address; returns the address with the port that the system chose."""
         host, port = address
-        if (wanted.family, host, port) not in self._held:
+        if _MAY_HOLD and (wanted.family, host, port) not in self._held:
             held = socket.socket(wanted.family, wanted.type)
             try:
                 for level, option in _SHARED_OPTIONS[wanted.family]:
@@ -115,6 +116,8 @@ class HeldPorts:
         self._held.clear()
 
 
+_MAY_HOLD: Final = sys.platform == "linux"
+"""Other systems let nothing listen on a port that is held."""
 _SHARED_OPTIONS: Final = {
     socket.AF_INET: ((socket.SOL_SOCKET, socket.SO_REUSEADDR),),
     socket.AF_INET6: (
