@@ -86,10 +86,10 @@ def test_jumps_of_several_threads_add_up() -> None:
         for each in running:
             on(each, lambda loop=each: tick(loop))  # type: ignore[misc]
         jumps = [threading.Thread(target=passed.advance, args=("1m",)) for _ in range(4)]
-        for each in jumps:
-            each.start()
-        for each in jumps:
-            each.join()
+        for jump in jumps:
+            jump.start()
+        for jump in jumps:
+            jump.join()
     assert clock.jumped_ms > 239_000
 
 

@@ -43,7 +43,7 @@ def test_the_death_ends_all_connections() -> None:
 def test_a_port_is_held_while_no_broker_runs() -> None:
     """The system gives it neither to another process nor to a client as its own."""
     ports = HeldPorts()
-    found = []
+    found: list[tuple[str, int]] = []
     for _ in range(2):
         wires = Wires()
         wires.ports = ports

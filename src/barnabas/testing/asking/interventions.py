@@ -63,8 +63,8 @@ async def move_leader(
                     await elect_leaders(cluster, ElectionType.PREFERRED, [at])
                 await asyncio.sleep(LOOKS_EVERY_S)
     except TimeoutError:
-        now = "no broker" if leader == NO_LEADER else f"broker {leader}"
-        raise TimeoutError(f"broker {to} does not lead {at} after {timeout_s:g} s; {now} does") from None
+        leading = "no broker" if leader == NO_LEADER else f"broker {leader}"
+        raise TimeoutError(f"broker {to} does not lead {at} after {timeout_s:g} s; {leading} does") from None
 
 
 async def fence_producer(cluster: ClusterClient, transactional_id: str) -> None:
