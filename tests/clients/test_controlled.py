@@ -24,6 +24,7 @@ from tests.clients.programs import (
 )
 from tests.clients.tokens import Issuer
 from tests.support.process import ServerProcess
+from tests.support.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CASES = (
@@ -65,7 +66,7 @@ def controlled(
         environment={"PYTHONPATH": str(REPOSITORY / "src")},
     )
     try:
-        process.wait_ready(60)
+        process.wait_ready(PATIENCE_S)
         said = process.output_text().split()
         shown = next(each for each in said if "PLAINTEXT://" in each).strip(",").split(",")
         name = listeners[-1].partition("://")[0]

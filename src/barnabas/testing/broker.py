@@ -11,10 +11,9 @@ A test can make it misbehave (`faults`, `disk`), move its time (`time`), and loo
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -31,6 +30,7 @@ from barnabas.testing.faults.request_log import SeenRequest
 from barnabas.testing.faults.rules import Faults
 from barnabas.testing.running.broker_life import BrokerLife, Surroundings
 from barnabas.testing.running.kit import Kit
+from barnabas.testing.running.other_threads import ask
 from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop, VirtualTime
 from barnabas.testing.running.wires import Wires
 from barnabas.testing.snapshots import check_copy, copy_data
@@ -153,6 +153,7 @@ class RunningBroker(Looking):
     def snapshot(self, into: Path | None = None) -> Path:
         """Copy the data, and return the directory of the copy. It goes with the broker, unless `into` names a
         directory, which is empty or has older data."""
+        self._check_data_is_here()
         target = into or self._new_directory()
         check_copy(self._data_dir, target)
         was_running = self._life.is_running
@@ -166,10 +167,20 @@ class RunningBroker(Looking):
 
     def restore(self, snapshot: Path) -> None:
         """Go back to the data of a snapshot. The broker restarts on its port, and clients connect again."""
+        self._check_data_is_here()
         check_copy(snapshot, self._data_dir)
         self._life.stop()
         copy_data(snapshot, self._data_dir)
         self._life.start()
+
+    def _check_data_is_here(self) -> None:
+        """Raise RuntimeError if a copy of the data directory would lack a log directory."""
+        here = self._data_dir.absolute()
+        elsewhere = [str(each) for each in self._life.broker.config.log_dirs if each.absolute() != here]
+        if elsewhere:
+            raise RuntimeError(
+                f"a snapshot is a copy of {self._data_dir}, and log.dirs names {', '.join(elsewhere)} too"
+            )
 
     def _new_directory(self) -> Path:
         self._snapshots.append(tempfile.TemporaryDirectory(prefix="barnabas-snapshot-"))
@@ -185,13 +196,15 @@ class RunningBroker(Looking):
         if thread.is_paused:
             raise RuntimeError("the broker is paused and answers nothing; resume it first")
 
+        if thread.broker.halt_reason:
+            raise RuntimeError(f"the broker halted, and answers nothing: {thread.broker.halt_reason}")
         endpoints = inspection.plain_addresses(thread.broker.bound_listeners)
 
-        async def ask() -> T:
+        async def put() -> T:
             async with inspection.kit_client(endpoints) as cluster:
                 return await question(cluster)
 
-        return asyncio.run_coroutine_threadsafe(ask(), thread.loop).result()
+        return ask(thread, thread.loop, put)
 
 
 @contextmanager
@@ -236,22 +249,20 @@ def open_broker(
         Wires, lambda _: factory(), metrics_address=metrics_address, beside=beside
     )  # fmt: skip
     life = BrokerLife("broker", properties, kit, around)
-    life.start()
-    broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
-    history.remember(broker)
-    try:
+    with ExitStack() as stack:
+        stack.callback(life.end)
+        life.start()
+        broker = RunningBroker(life, directory, None if clock is None else virtual_time(clock, life))
+        history.remember(broker)
+        stack.callback(broker._forget_snapshots)
         yield broker
-    finally:
-        life.stop()
-        broker._forget_snapshots()
 
 
 def virtual_time(clock: VirtualClock, life: BrokerLife) -> VirtualTime:
     """Time of one broker."""
 
     def loops() -> list[VirtualLoop]:
-        loop = life.thread.loop if life.is_running else None
-        return [loop] if isinstance(loop, VirtualLoop) else []
+        return [life.loop] if isinstance(life.loop, VirtualLoop) else []
 
     return VirtualTime(clock, loops)
 

@@ -195,7 +195,7 @@ class RunningCluster(Looking):
     def expire_session(self, broker_id: int) -> None:
         """End the session of a broker that lives with the coordination store, as a long pause does. It
         registers again."""
-        self._life(broker_id)
+        self._life(broker_id).check_runs()
         self._store.ask(lambda: self._expire(broker_id))
 
     async def _expire(self, broker_id: int) -> None:
@@ -292,6 +292,10 @@ class RunningCluster(Looking):
                 stack.callback(life.stop)
         return running
 
+    def _release_ports(self) -> None:
+        for life in self._lives.values():
+            life.end()
+
     def _life(self, broker_id: int) -> BrokerLife:
         found = self._lives.get(broker_id)
         if found is None:
@@ -311,7 +315,7 @@ class RunningCluster(Looking):
             )
 
     def _loops(self) -> list[VirtualLoop]:
-        loops = [life.thread.loop for life in self._lives.values() if life.is_running]
+        loops = [life.loop for life in self._lives.values()]
         return [self._store.loop, *(each for each in loops if isinstance(each, VirtualLoop))]
 
     def _ask(self, question: Callable[[ClusterClient], Awaitable[T]]) -> T:
@@ -408,6 +412,9 @@ def running(cluster: RunningCluster) -> Iterator[None]:
             history.remember(each)
         yield
     finally:
-        cluster._halt()
+        try:
+            cluster._halt()
+        finally:
+            cluster._release_ports()
         for each in cluster.brokers:
             each._forget_snapshots()

@@ -247,6 +247,28 @@ def test_a_function_that_fails_closes_the_connection_and_is_logged(
     assert any(topic in line and "the function of the test failed" in line for line in broker.log_lines())
 
 
+def test_a_function_that_asks_its_own_broker_is_refused(broker: RunningBroker) -> None:
+    """The broker's loop would wait for itself, and the test with it."""
+    topic = broker.create_topic()
+
+    def ask(_: object) -> bool:
+        return bool(broker.records(topic))
+
+    def pause(_: object) -> bool:
+        broker.pause()
+        return True
+
+    for each in (ask, pause):
+        rule = broker.faults.add(api="Produce", topic=topic, when=each, error="INVALID_RECORD")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 10, "log_level": 0})
+        producer.produce(topic, b"one")
+        assert producer.flush(0.3) == 1, "the connection closes each time"
+        rule.remove()
+        assert producer.flush(30) == 0
+    assert broker.values(topic) == [b"one", b"one"]
+    assert any("runs on the loop of barnabas-broker" in line for line in broker.log_lines())
+
+
 def test_an_action_that_fails_is_logged_and_the_request_goes_on(broker: RunningBroker) -> None:
     topic = broker.create_topic()
     member = consumer(broker, topic, f"none-{topic}")

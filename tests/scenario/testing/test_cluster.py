@@ -64,8 +64,9 @@ def test_a_stopped_broker_hands_its_partitions_over(three: RunningCluster) -> No
     leader = three.leader(topic)
     three.stop(leader)
     assert three.leader(topic) not in (leader, -1)
-    with pytest.raises(RuntimeError, match="does not run now"):
-        three.pause(leader)
+    for intervene in (three.pause, three.resume, three.expire_session):
+        with pytest.raises(RuntimeError, match="does not run now"):
+            intervene(leader)
 
 
 def test_a_paused_broker_is_killed(three: RunningCluster) -> None:

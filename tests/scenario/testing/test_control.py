@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from barnabas.testing.http.interface import BODY_BYTES_MAX
 from tests.support.process import ServerProcess
+from tests.support.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -36,7 +37,7 @@ class Control:
     def ask(self, method: str, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             found = answer.read()
         return json.loads(found) if found else None
 
@@ -57,7 +58,7 @@ def controlled(directory: Path, *more: str) -> Iterator[Control]:
         environment={"PYTHONPATH": str(REPOSITORY / "src")},
     )
     try:
-        process.wait_ready(60)
+        process.wait_ready(PATIENCE_S)
         yield Control(process)
     finally:
         assert process.stop() == 0

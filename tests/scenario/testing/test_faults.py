@@ -185,6 +185,8 @@ def test_a_full_disk_stops_a_broker_with_one_log_directory(broker: RunningBroker
     assert failed[0] is not None
     assert broker.disk.refused > 0
     assert "No space left on device" in broker.halt_reason
+    with pytest.raises(RuntimeError, match=r"the broker halted, and answers nothing: .*No space left"):
+        broker.records(topic)
 
 
 def test_a_stalled_disk_delays_a_synced_write_until_it_heals(broker: RunningBroker) -> None:

@@ -94,6 +94,17 @@ def test_tests_go_back_to_a_snapshot(broker: RunningBroker, tmp_path: Path) -> N
     assert broker.values(topic) == [b"kept"], "it still runs"
 
 
+def test_a_snapshot_without_all_log_directories_is_refused(tmp_path: Path) -> None:
+    directories = {"log.dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
+    with run_broker(directories, data_dir=tmp_path / "one") as broker:
+        bootstrap = broker.bootstrap
+        for work in (broker.snapshot, lambda: broker.restore(tmp_path)):
+            with pytest.raises(RuntimeError, match=r"log\.dirs names .*two too"):
+                work()
+        assert broker.bootstrap == bootstrap
+        assert broker.create_topic(), "it still runs"
+
+
 def test_the_log_of_the_broker_is_kept_for_the_test(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,3 +135,42 @@ def test_a_program_sees_the_log_as_without_the_kit() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == "seen\n"
+
+
+def test_a_forked_process_neither_hangs_nor_holds_up_the_broker() -> None:
+    """A child of `multiprocessing` has copies of all sockets, and none of the threads."""
+    program = """
+import os, signal, socket, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+from barnabas.testing.broker import run_broker
+
+with run_broker(time="virtual") as broker:
+    broker.create_topic("orders")
+    host, port = broker.bootstrap.split(":")
+    connected = socket.create_connection((host, int(port)), timeout=30)
+    broker.create_topic("accepted")  # the broker has the connection by then
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for ask in (
+            lambda: broker.records("orders"), lambda: broker.time.advance("1s"), broker.pause, broker.restart,
+        ):
+            try:
+                ask()
+            except RuntimeError as error:
+                os.write(writer, str(error).encode() + b"\\n")
+        os.write(writer, b"end\\n")
+        signal.pause()
+    with os.fdopen(reader) as told:
+        print(*iter(told.readline, "end\\n"))
+    broker.restart()
+    print("connection closed:", connected.recv(1) == b"")
+    print(broker.records("orders"))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.count("in the process that forked this one") == 4
+    assert "connection closed: True\n[]\n" in done.stdout

@@ -19,17 +19,20 @@ from confluent_kafka import TopicPartition as Position
 from barnabas.cli.main import cli
 from barnabas.core.addressing.endpoints import Endpoint
 from barnabas.core.ids import ZERO_UUID
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from barnabas.protocol.schema.headers import encode_request
 from barnabas.testing.asking.inspection import kit_client
 from barnabas.testing.broker import RunningBroker, run_broker
 from barnabas.testing.cluster import run_cluster
-from barnabas.testing.traffic.frames import framed
+from barnabas.testing.traffic.frames import framed, joined
 from barnabas.testing.traffic.recorder import recording
-from barnabas.testing.traffic.recording import BadRecording, RecordingWriter, read_recording
+from barnabas.testing.traffic.recording import BadRecording, Event, RecordingWriter, read_recording
 from barnabas.testing.traffic.replay import replay
 from tests.support.ports import free_port
 
@@ -180,6 +183,25 @@ def test_a_lost_answer_is_a_difference(traffic: Path) -> None:
         assert any(
             "connection: recorded stays open, replayed closed" in each for each in answers_of(broker, traffic)
         )
+
+
+def test_a_replay_ends_if_its_requests_are_not_read(tmp_path: Path) -> None:
+    """A recording that lacks all answers: the replay reads none, and a broker stops to read in the end."""
+    path, requests = tmp_path / "cut.jsonl", 200
+    writer = RecordingWriter(path)
+    data = [PartitionProduceData(index=0, records=bytearray(200_000))]
+    produce = ProduceRequest(
+        acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+    for number in range(requests):
+        frame = joined(encode_request(ApiKey.PRODUCE, 9, number, "client", produce))
+        writer.add(Event(connection=1, broker=0, is_answer=False, frame=frame, at_ms=0))
+    writer.close()
+    with socket.create_server(("127.0.0.1", 0)) as unread:
+        report = replay(path, f"127.0.0.1:{unread.getsockname()[1]}", timeout_s=0.2)
+    assert report.requests == requests
+    (late,) = report.differences
+    assert "request: recorded was read, replayed not in 0.2 s" in str(late)
 
 
 def test_the_proxy_stands_in_front_of_every_broker(tmp_path: Path) -> None:

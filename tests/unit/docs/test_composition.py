@@ -11,6 +11,7 @@ SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 WITH_ONE_SUBCLASS = {
     "barnabas.testing.broker.RunningBroker": "a broker on its own, too; one of a cluster is asked through it",
+    "barnabas.testing.running.wires._ServedSocket": "a connection; sockets that listen derive from it",
     "barnabas.testing.running.virtual_time.VirtualLoop": "the loop of a broker on its own, and of the store",
     "barnabas.cli.support.exit_codes.InvalidSettings": "an error with a more specific subclass",
     "barnabas.client.consumer.listener.RebalanceListener": "applications derive from it",

@@ -49,6 +49,35 @@ def test_a_broker_ends_before_its_loop_runs(tmp_path: Path, end: str) -> None:
         life.stop()
     thread.join(30)
     assert not thread.is_alive()
+    life.end()
+
+
+def test_a_broker_that_starts_again_is_looked_at_as_the_last_one(tmp_path: Path) -> None:
+    """By another thread, such as that of a call over HTTP."""
+    may_start = threading.Event()
+    may_start.set()
+
+    def make_loop(_: Wires) -> asyncio.AbstractEventLoop:
+        assert may_start.wait(30)
+        return loop_factory()()
+
+    life = life_in(tmp_path, make_loop)
+    try:
+        life.start()
+        last = life.broker
+        life.stop()
+        may_start.clear()
+        life.launch()
+        assert life.broker is last
+        assert life.loop is None
+        may_start.set()
+        life.wait_started()
+        assert life.broker is not last
+        assert life.broker.bound_listeners == last.bound_listeners
+        assert life.loop is not None
+    finally:
+        may_start.set()
+        life.end()
 
 
 def test_a_broker_without_a_loop_raises_its_error(tmp_path: Path) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
+import pytest
+
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.testing.faults.rules import FaultRule, Faults
 
@@ -50,3 +55,26 @@ def test_rules_apply_in_their_order_and_not_while_the_broker_stops() -> None:
     assert (list(faults), list(of_cluster)) == ([one, two], [every])
     faults.are_suspended = True
     assert faults.applied() == ()
+
+
+@pytest.mark.parametrize("removes_all", [False, True])
+def test_a_wait_ends_with_its_rule(removes_all: bool) -> None:
+    faults = Faults()
+    rule = faults.add(error="INVALID_RECORD")
+    rule.take()
+    removal = threading.Timer(0.05, faults.clear if removes_all else rule.remove)
+    removal.start()
+    with pytest.raises(RuntimeError, match="was removed after 1 hits; the test waits for 2"):
+        rule.wait_for_hits(2, 60)
+    removal.join()
+    assert not rule.take(), "a request that came before the removal is hit after it"
+    rule.wait_for_hits(1)
+
+
+async def test_an_awaited_rule_is_removed() -> None:
+    rule = Faults().add(error="INVALID_RECORD")
+    waiting = asyncio.ensure_future(rule.hit(1, 60))
+    await asyncio.sleep(0)
+    rule.remove()
+    with pytest.raises(RuntimeError, match="was removed after 0 hits"):
+        await waiting

@@ -33,6 +33,9 @@ from barnabas.testing.faults.rules import Faults
         ({"probability": "0.5"}, "write a number above 0"),
         ({"delay": None}, "is not a duration"),
         ({"when": 3}, "write a function"),
+        ({"throttle": "30d"}, "a response says at most 2147483 seconds"),
+        ({"applied": "false"}, "write true or false"),
+        ({"seed": None}, "write a whole number"),
     ],
 )
 def test_a_rule_without_reach_is_refused(wrong: dict[str, object], told: str) -> None:

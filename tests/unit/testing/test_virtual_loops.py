@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop, VirtualTime
 
 
@@ -71,6 +73,39 @@ def test_a_jump_waits_for_the_threads_that_a_timer_keeps_busy() -> None:
         assert len(done) == 1
         assert done[0] - began_ms < 120_000, "time waited for the write"
         asyncio.run_coroutine_threadsafe(background.close(), running[0]).result()
+
+
+def test_jumps_of_several_threads_add_up() -> None:
+    clock = VirtualClock()
+    began_ms = clock.monotonic_ms()
+    with loops(clock, 3) as running:
+        passed = VirtualTime(clock, lambda: running)
+
+        def tick(loop: VirtualLoop) -> None:
+            loop.call_later(1, tick, loop)
+
+        for each in running:
+            on(each, lambda loop=each: tick(loop))  # type: ignore[misc]
+        jumps = [threading.Thread(target=passed.advance, args=("1m",)) for _ in range(4)]
+        for jump in jumps:
+            jump.start()
+        for jump in jumps:
+            jump.join()
+    assert clock.monotonic_ms() - began_ms >= 240_000
+
+
+async def test_a_loop_does_not_wait_for_its_own_jump() -> None:
+    refused: list[str] = []
+    clock = VirtualClock()
+    with loops(clock, 1) as running:
+
+        def advance() -> None:
+            with pytest.raises(RuntimeError, match="must not wait for it") as error:
+                VirtualTime(clock, lambda: running).advance("1s")
+            refused.append(str(error.value))
+
+        on(running[0], advance)
+    assert len(refused) == 1
 
 
 def test_time_passes_for_brokers_that_do_not_run() -> None:

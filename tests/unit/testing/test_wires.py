@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing.running.wires import Wires
+from barnabas.testing.running.wires import HeldPorts, Wires
 
 
 def test_a_connection_that_is_accepted_after_the_death_ends_at_once() -> None:
@@ -37,6 +37,32 @@ def test_the_death_ends_all_connections() -> None:
             with closing(accepted):
                 wires.die()
                 assert client.recv(1) == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems let nothing listen on a port that is held")
+def test_a_port_is_held_while_no_broker_runs() -> None:
+    """The system gives it neither to another process nor to a client as its own."""
+    ports = HeldPorts()
+    found: list[tuple[str, int]] = []
+    for _ in range(2):
+        wires = Wires()
+        wires.ports = ports
+        with closing(wires.sockets.open(socket.AF_INET, socket.SOCK_STREAM)) as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(found[-1] if found else ("127.0.0.1", 0))
+            listening.listen()
+            found.append(listening.getsockname())
+            socket.create_connection(found[-1], timeout=10).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(found[-1], timeout=10)
+        with closing(socket.socket()) as other, pytest.raises(OSError, match="already in use"):
+            other.bind(found[-1])
+    assert found[0] == found[1]
+    ports.release()
+    with closing(socket.socket()) as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(found[-1])
+        other.listen()
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from barnabas.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from barnabas.testing.asking.inspection import partition_of
+from barnabas.testing.asking.inspection import NO_LEADER, partition_of
 
 LOOKS_EVERY_S: Final = 0.02
 FENCING_TIMEOUT_MS: Final = 60_000
@@ -49,7 +49,7 @@ async def move_leader(
     replicas = (await partition_of(cluster, topic, partition)).replicas
     others = [each for each in replicas if each != to]
     wanted = [to, *others[: len(replicas) - 1]]
-    leader = -1
+    leader = NO_LEADER
     try:
         async with asyncio.timeout(timeout_s):
             if wanted != list(replicas):
@@ -63,9 +63,8 @@ async def move_leader(
                     await elect_leaders(cluster, ElectionType.PREFERRED, [at])
                 await asyncio.sleep(LOOKS_EVERY_S)
     except TimeoutError:
-        raise TimeoutError(
-            f"broker {to} does not lead {at} after {timeout_s:g} s; broker {leader} does"
-        ) from None
+        leading = "no broker" if leader == NO_LEADER else f"broker {leader}"
+        raise TimeoutError(f"broker {to} does not lead {at} after {timeout_s:g} s; {leading} does") from None
 
 
 async def fence_producer(cluster: ClusterClient, transactional_id: str) -> None:

@@ -37,6 +37,8 @@ __all__ = ["FaultRule", "Faults"]
 
 HIT_TIMEOUT_S: Final = 30.0
 DURATION_S_MAX: Final = 10 * 365 * 86_400.0
+THROTTLE_MS_MAX: Final = (1 << 31) - 1
+"""A response has 32 bits for it."""
 Drop = Literal["before", "after", "during"]
 
 Answer = Callable[[Any], Any]
@@ -96,6 +98,8 @@ def _check(effect: Effect, *, observe: bool) -> None:
         )
     if effect.drop is not None and effect.error is not None:
         raise ValueError("a dropped connection carries no error: give either error or drop")
+    if effect.throttle_ms > THROTTLE_MS_MAX:
+        raise ValueError(f"throttle: a response says at most {THROTTLE_MS_MAX // 1_000} seconds")
 
 
 class FaultRule:
@@ -130,6 +134,7 @@ class FaultRule:
         self._after = after
         self._probability = probability
         self._random = Random(seed)  # noqa: S311 - the same faults for the same seed
+        self._is_removed = False
         self._on_hit: set[Callable[[], object]] = set()
         """Callbacks of coroutines that wait for hits."""
 
@@ -151,20 +156,21 @@ class FaultRule:
         with self._owner.changed:
             self.matches += 1
             is_early = self.matches <= self._after
-            if is_early or self.is_spent or self._random.random() >= self._probability:
+            is_over = self.is_spent or self._is_removed
+            if is_early or is_over or self._random.random() >= self._probability:
                 return False
             self.hits += 1
-            self._owner.changed.notify_all()
-            for each in self._on_hit:
-                each()
+            self._notify()
             return True
 
     def wait_for_hits(self, count: int = 1, timeout_s: float = HIT_TIMEOUT_S) -> None:
-        """Block until the rule has hit `count` requests, or raise TimeoutError."""
+        """Block until the rule has hit `count` requests. Raises TimeoutError, and RuntimeError if the rule is
+        removed before."""
         self._check_count(count)
         with self._owner.changed:
-            if not self._owner.changed.wait_for(lambda: self.hits >= count, timeout_s):
+            if not self._owner.changed.wait_for(lambda: self._is_decided(count), timeout_s):
                 raise self._late(count, timeout_s)
+            self._check_not_removed(count)
 
     async def hit(self, count: int = 1, timeout_s: float = HIT_TIMEOUT_S) -> None:
         """`wait_for_hits` for a test on an event loop. A wait that is cancelled leaves no thread behind."""
@@ -179,7 +185,7 @@ class FaultRule:
             self._on_hit.add(notice)
         try:
             async with asyncio.timeout(timeout_s):
-                while self.hits < count:
+                while not self._is_decided(count):
                     await changed.wait()
                     changed.clear()
         except TimeoutError:
@@ -187,6 +193,26 @@ class FaultRule:
         finally:
             with self._owner.changed:
                 self._on_hit.discard(notice)
+        self._check_not_removed(count)
+
+    def _is_decided(self, count: int) -> bool:
+        """Whether a wait for so many hits is over."""
+        return self.hits >= count or self._is_removed
+
+    def _check_not_removed(self, count: int) -> None:
+        if self.hits < count:
+            raise RuntimeError(f"{self} was removed after {self.hits} hits; the test waits for {count}")
+
+    def _notify(self) -> None:
+        """Wake what waits for hits; the lock is held."""
+        self._owner.changed.notify_all()
+        for each in self._on_hit:
+            each()
+
+    def _end(self) -> None:
+        """No request is hit any more; the lock is held."""
+        self._is_removed = True
+        self._notify()
 
     def _check_count(self, count: int) -> None:
         """Raise ValueError for a wait that cannot end."""
@@ -262,6 +288,7 @@ class Faults:
 
         Raises ValueError for a rule that could never have an effect.
         """
+        _check_switches(observe=observe, applied=applied)
         effect = Effect(
             error=None if error is None else error_named(error),
             is_applied=applied,
@@ -287,6 +314,8 @@ class Faults:
         _check_counts(times, after)
         if not _is_number(probability) or not 0 < probability <= 1:
             raise ValueError(f"probability={probability!r}: write a number above 0 and up to 1")
+        if not _is_whole(seed):
+            raise ValueError(f"seed={seed!r}: write a whole number")
         named = None if api is None else api_named(api)
         selection = Selection(topic, partitions, group, transactional_id, resource)
         if named is not None:
@@ -312,10 +341,13 @@ class Faults:
         """Take a rule away; one that is gone already is no error."""
         with self.changed:
             self._rules = tuple(each for each in self._rules if each is not rule)
+            rule._end()
 
     def clear(self) -> None:
         with self.changed:
-            self._rules = ()
+            removed, self._rules = self._rules, ()
+            for each in removed:
+                each._end()
 
     def applied(self) -> tuple[FaultRule, ...]:
         """Rules that apply to a request now."""
@@ -359,6 +391,12 @@ def _check_functions(**functions: object) -> None:
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise ValueError(f"{name}={function!r}: write a function")
+
+
+def _check_switches(**switches: object) -> None:
+    for name, switch in switches.items():
+        if not isinstance(switch, bool):
+            raise ValueError(f"{name}={switch!r}: write true or false")
 
 
 def _check_number(name: str, number: object) -> None:

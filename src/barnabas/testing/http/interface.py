@@ -81,7 +81,7 @@ def openapi(routes: Sequence[Route]) -> dict[str, Any]:
                 "200": {"description": "Done."},
                 "400": {"description": "The message says what to write instead."},
                 "408": {"description": "The request timed out before its condition was met."},
-                "409": {"description": "The broker is paused, or does not run."},
+                "409": {"description": "The broker is paused or does not run, or the rule was removed."},
             },
         }
         if route.body:

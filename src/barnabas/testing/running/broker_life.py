@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,8 @@ from barnabas.node.broker import Broker
 from barnabas.node.membership.coordination_store import OpenCoordination
 from barnabas.testing.running.broker_thread import BrokerThread
 from barnabas.testing.running.kit import Kit
-from barnabas.testing.running.wires import Wires
+from barnabas.testing.running.other_threads import check_process
+from barnabas.testing.running.wires import HeldPorts, Wires
 
 LISTENERS: Final = "listeners"
 
@@ -36,6 +38,8 @@ class BrokerLife:
         self._around = around
         self._thread: BrokerThread | None = None
         self._last: BrokerThread | None = None
+        self._process = os.getpid()
+        self._ports = HeldPorts()
 
     @property
     def is_running(self) -> bool:
@@ -54,16 +58,29 @@ class BrokerLife:
     @property
     def thread(self) -> BrokerThread:
         """The present thread. RuntimeError while there is none."""
-        if self._thread is None:
+        thread = self._thread
+        if thread is None:
             raise RuntimeError(f"{self.name} does not run now; restart it first")
-        return self._thread
+        return thread
+
+    def check_runs(self) -> None:
+        """Raise RuntimeError while there is no thread."""
+        assert self.thread is not None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop of a broker that has started."""
+        thread = self._thread
+        return thread.loop if thread is not None and thread.is_started else None
 
     @property
     def broker(self) -> Broker:
-        """The broker, or the last one while none runs."""
-        last = self._thread or self._last
-        assert last is not None
-        return last.broker
+        """The broker, or the last one while none runs and while the next one starts."""
+        thread, last = self._thread, self._last
+        if thread is None or (last is not None and not thread.is_started):
+            thread = last
+        assert thread is not None
+        return thread.broker
 
     @property
     def wires(self) -> Wires:
@@ -73,8 +90,10 @@ class BrokerLife:
         """Begin to start; `wait_started` waits."""
         if self._thread is not None:
             raise RuntimeError(f"{self.name} runs already")
+        check_process(self.name, self._process)
         self._join_last()
         wires = self._around.make_wires()
+        wires.ports = self._ports
         self.kit.begin_life()
         self._thread = BrokerThread(
             BrokerConfig.load(self._settings),
@@ -119,7 +138,13 @@ class BrokerLife:
         if self._last is not None:
             self._last.join()
 
+    def end(self) -> None:
+        """Shut down for good: the ports are free for others."""
+        self.stop()
+        self._ports.release()
+
     def _take(self) -> BrokerThread | None:
+        check_process(self.name, self._process)
         thread, self._thread = self._thread, None
         self._last = thread or self._last
         return thread

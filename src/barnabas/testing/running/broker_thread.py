@@ -20,13 +20,14 @@ from barnabas.node.lifecycle import BrokerState
 from barnabas.node.membership.coordination_store import OpenCoordination
 from barnabas.testing.running import broker_log
 from barnabas.testing.running.kit import Kit
+from barnabas.testing.running.other_threads import KitThread, check_other_loop, check_process
 from barnabas.testing.running.virtual_time import VirtualLoop
 from barnabas.testing.running.wires import Wires
 
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
-class BrokerThread(threading.Thread):
+class BrokerThread(KitThread):
     def __init__(
         self,
         config: BrokerConfig,
@@ -39,7 +40,7 @@ class BrokerThread(threading.Thread):
         beside: Callable[[Broker], Coroutine[Any, Any, None]] | None = None,
         name: str,
     ) -> None:
-        super().__init__(name=name, daemon=True)
+        super().__init__(name)
         self.kit = kit
         self.wires = wires
         self._config = config
@@ -110,6 +111,8 @@ class BrokerThread(threading.Thread):
 
     def pause(self) -> None:
         """Stand still, as after SIGSTOP: connections stay open, and nothing is answered."""
+        check_process(self.name, self.process)
+        check_other_loop(self.name, self.loop)
         if self._moves.is_set():
             self._moves.clear()
             stands = threading.Event()

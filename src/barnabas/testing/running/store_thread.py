@@ -28,16 +28,17 @@ from barnabas.core.scheduler import Background
 from barnabas.node.membership.coordination_store import OpenCoordination
 from barnabas.testing.running import broker_log
 from barnabas.testing.running.broker_log import BrokerLog
+from barnabas.testing.running.other_threads import KitThread, ask
 from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop
 
 T = TypeVar("T")
 
 
-class StoreThread(threading.Thread):
+class StoreThread(KitThread):
     """The store in `directory`, from `start` to `stop`."""
 
     def __init__(self, directory: Path, clock: VirtualClock, files: Files, *, tick_ms: int = TICK_MS) -> None:
-        super().__init__(name="barnabas-store", daemon=True)
+        super().__init__("barnabas-store")
         self.socket = directory / unix_socket.SOCKET_NAME
         self.log = BrokerLog()
         self._directory = directory
@@ -69,11 +70,7 @@ class StoreThread(threading.Thread):
 
     def ask(self, question: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop of the store, from another thread."""
-
-        async def ask() -> T:
-            return await question()
-
-        return asyncio.run_coroutine_threadsafe(ask(), self.loop).result(timeout_s)
+        return ask(self, self.loop, question, timeout_s)
 
     def end_process(self, name: str) -> None:
         """End the sessions of a broker that was killed, and delete its ephemeral nodes."""

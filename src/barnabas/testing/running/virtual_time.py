@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from typing import Any, Final
@@ -21,6 +23,7 @@ from typing import Any, Final
 from barnabas.core.clock import SystemClock
 from barnabas.node.background_threads import ThreadBackground
 from barnabas.testing.faults.rules import milliseconds
+from barnabas.testing.running.other_threads import check_other_loop, check_process
 
 __all__ = ["VirtualTime"]
 
@@ -132,14 +135,24 @@ class VirtualTime:
     def __init__(self, clock: VirtualClock, loops: Callable[[], Iterable[VirtualLoop]]) -> None:
         self._clock = clock
         self._loops = loops
+        self._process = os.getpid()
+        self._advancing = threading.Lock()
 
     def now_ms(self) -> int:
         """The brokers' time, in milliseconds since 1970."""
         return self._clock.now_ms()
 
     def advance(self, by: str | float) -> None:
-        """Let time pass: "45s", "10m", "2h" or a number of seconds. Returns when everything due is done."""
-        target_ms = self._clock.monotonic_ms() + milliseconds(by)
+        """Let time pass: "45s", "10m", "2h" or a number of seconds. Returns when everything due is done. Two
+        jumps never overlap."""
+        by_ms = milliseconds(by)
+        check_process("the broker", self._process)
+        for each in self._running():
+            check_other_loop("the broker", each)
+        with self._advancing:
+            self._advance_to(self._clock.monotonic_ms() + by_ms)
+
+    def _advance_to(self, target_ms: float) -> None:
         self._settle(self._running())  # what is due already, and forgotten moments
         while self._clock.monotonic_ms() < target_ms:
             running = sorted(self._running(), key=VirtualLoop.next_moment_ms)

@@ -3,6 +3,12 @@
 A broker that is killed takes its connections with it. A cut between two brokers closes the connections
 between them and refuses new ones, as a firewall that rejects does. Both sides learn of it at once, and no
 test waits for a timeout of TCP. Clients reach both brokers all the while.
+
+A process that the test forked has copies of all descriptors. A socket that the broker closes would live on
+there: clients would not see its end, and the port would stay in use. So a socket is shut down first.
+
+A broker that does not run has no socket on its port, and the system could give the port to another process,
+or to a client as its own. So each port is held by a socket that is bound and does not listen.
 """
 
 from __future__ import annotations
@@ -11,10 +17,11 @@ import asyncio
 import errno
 import os
 import socket
+import sys
 import threading
 import weakref
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from barnabas.network.transport.sockets import SYSTEM_SOCKETS, Sockets
 from barnabas.testing.running.virtual_time import VirtualClock, VirtualLoop
@@ -32,6 +39,7 @@ class Wires:
         """Connections to other brokers, with their loop and the port."""
         self._forbidden: frozenset[int] = frozenset()
         self.is_dead = False
+        self.ports: HeldPorts | None = None
 
     def _open(self, family: socket.AddressFamily, kind: socket.SocketKind) -> socket.socket:
         opened = _ListeningSocket(family, kind)
@@ -80,14 +88,67 @@ def _end(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
-class _ListeningSocket(socket.socket):
+class HeldPorts:
+    """Ports of a broker, over all its lives."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, str, int], socket.socket] = {}
+
+    def hold(self, wanted: socket.socket, address: tuple[str, int]) -> tuple[str, int]:
+        """Hold the port of an address; returns the address with the port that the system chose."""
+        host, port = address
+        if _MAY_HOLD and (wanted.family, host, port) not in self._held:
+            held = socket.socket(wanted.family, wanted.type)
+            try:
+                for level, option in _SHARED_OPTIONS[wanted.family]:
+                    held.setsockopt(level, option, wanted.getsockopt(level, option))
+                held.bind(address)
+            except OSError:
+                held.close()
+                raise
+            port = held.getsockname()[1]
+            self._held[wanted.family, host, port] = held
+        return host, port
+
+    def release(self) -> None:
+        for each in self._held.values():
+            each.close()
+        self._held.clear()
+
+
+_MAY_HOLD: Final = sys.platform == "linux"
+"""Other systems let nothing listen on a port that is held."""
+_SHARED_OPTIONS: Final = {
+    socket.AF_INET: ((socket.SOL_SOCKET, socket.SO_REUSEADDR),),
+    socket.AF_INET6: (
+        (socket.SOL_SOCKET, socket.SO_REUSEADDR),
+        (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY),
+    ),
+}
+"""With these, a socket may listen on a port that another one holds."""
+
+
+class _ServedSocket(socket.socket):
+    __slots__ = ()
+
+    def close(self) -> None:
+        _end(self)
+        super().close()
+
+
+class _ListeningSocket(_ServedSocket):
     __slots__ = ("wires",)
     wires: Wires
 
+    def bind(self, address: Any) -> None:
+        ports = self.wires.ports
+        super().bind(address if ports is None else ports.hold(self, address))
+
     def accept(self) -> tuple[socket.socket, Any]:
         accepted, address = super().accept()
-        self.wires.accepted(accepted)
-        return accepted, address
+        served = _ServedSocket(self.family, self.type, self.proto, fileno=accepted.detach())
+        self.wires.accepted(served)
+        return served, address
 
 
 class WiredLoop(VirtualLoop):

@@ -135,8 +135,15 @@ class _Player:
         _substitute(request.message, self._learned)
         if request.has_answer:
             connection.asked.append((self.report.requests, request, owners))
-        with suppress(OSError):  # a closed connection shows with the answer
-            await self._write(connection, request)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._write(connection, request)
+        except TimeoutError:  # the recording lacks answers, and the broker waits for a reader of its own
+            connection.writer.transport.abort()
+            late = Difference("request", "was read", f"not in {self._timeout_s:g} s")
+            self._mismatch(self.report.requests, request, late)
+        except OSError:
+            pass  # a closed connection shows with the answer
 
     async def expect(self, event: Event) -> None:
         connection = self._connections.get(event.connection)

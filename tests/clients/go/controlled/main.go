@@ -351,13 +351,16 @@ func memberLoses(ctx context.Context, run *harness.Run, name string, lose func(t
 		if err := lose(topic); err != nil {
 			return err
 		}
+		var lost *kgo.ErrGroupSession
 		for { // the client reports that it has lost its place, and joins again for the same record
 			again := cl.PollFetches(ctx)
-			var lost *kgo.ErrGroupSession
 			if err := again.Err(); err != nil && !errors.As(err, &lost) {
 				return err
 			}
 			if again.NumRecords() > 0 {
+				if lost == nil {
+					return errors.New("the client read on without a report that its session was over")
+				}
 				return harness.Expect("records", again.NumRecords(), 1)
 			}
 		}
