@@ -77,7 +77,7 @@ class Load:
 
 
 def resident_mb(pid: int) -> dict[str, float]:
-    """Resident memory of a driver and of what it started, by kind. Pages that workers share count for each."""
+    """Resident memory of a driver and its children, by kind. Pages that workers share count for each."""
     found: dict[str, float] = defaultdict(float)
     own = psutil.Process(pid)
     for process in (own, *own.children(recursive=True)):

@@ -313,6 +313,9 @@ def main() -> None:
     parser.add_argument("--works", default=WORKS)
     parser.add_argument("--data", help="directory of the broker, kept; full topics there are used again")
     parser.add_argument("--fill-only", action="store_true")
+    parser.add_argument(
+        "--keep", action="store_true", help="the other rows stay, so a run may come in pieces"
+    )
     parser.add_argument("--print", action="store_true", dest="is_printed", help="write no results")
     given = parser.parse_args()
     sources = {
@@ -333,7 +336,8 @@ def main() -> None:
         with opened as spark:
             write_checkpoints_quickly(spark, directory)
             bench = Bench(spark, broker, Path(directory))
-            samples = measure(bench, sources, given.works.split(","), given.rounds)
+            works = [each for each in given.works.split(",") if each]
+            samples = measure(bench, sources, works, given.rounds)
             about = report.versions(REPOSITORY) | {"Spark": spark.version, "JVM connector": CONNECTOR_VERSION}
         if given.starts:
             samples["barnabas"]["start_s"] = first_batch_s(broker, Path(directory), given.starts)
@@ -345,6 +349,8 @@ def main() -> None:
         f"the first does not count, {given.rounds} round(s) after a small one that does not count. Plain "
         "Spark is its connector in the JVM, `from_json`, and its own sink: Parquet, and topics at least once."
     )
+    if given.keep:
+        samples = report.with_last(HERE / "tables.json", samples)
     print(report.rendered_tables(samples, about, described))
     if not given.is_printed:
         report.write_tables(HERE, samples, about, described)
