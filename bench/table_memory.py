@@ -109,9 +109,9 @@ def main() -> None:
     print(f"{rows:,} records of 1 KB in {given.seconds / 60:.0f} minutes, every one a row\n")
     print("| process | minute 5 to 10, MB | last 5 minutes, MB | largest, MB |\n|---|---|---|---|")
     for kind in ("driver", "JVM", "workers"):
-        early = [each[kind] for at, each in samples if sixth <= at < 2 * sixth]
-        late = [each[kind] for at, each in samples if at >= given.seconds - sixth]
-        largest = max(each[kind] for _, each in samples)
+        early = [each.get(kind, 0) for at, each in samples if sixth <= at < 2 * sixth]
+        late = [each.get(kind, 0) for at, each in samples if at >= given.seconds - sixth]
+        largest = max(each.get(kind, 0) for _, each in samples)
         print(f"| {kind} | {statistics.median(early):.0f} | {statistics.median(late):.0f} | {largest:.0f} |")
 
 

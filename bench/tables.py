@@ -103,7 +103,8 @@ class Bench:
         took = self._pipeline(
             source, {"type": "table", "path": str(path), **sink}, from_segments=from_segments
         )
-        found = self._spark.read.parquet(*map(str, path.rglob("*.parquet"))).count()
+        files = [str(each) for each in path.rglob("*.parquet") if "_delta_log" not in each.parts]
+        found = self._spark.read.parquet(*files).count()
         assert found == took.all_records, f"{path} has {found:,} rows of {took.all_records:,}"
         return took
 
@@ -182,7 +183,8 @@ class Bench:
         return path
 
     def _output(self) -> str:
-        name = self._next("output").name
+        # The broker's directory may be kept, so its topics have names of this run.
+        name = f"{self._directory.name}-{self._next('output').name}"
         create_topic(self._broker, name, PARTITIONS, {})
         return name
 
@@ -246,11 +248,12 @@ def cpu_s() -> float:
 
 def first_batch_s(broker: BarnabasBroker, directory: Path, rounds: int) -> list[float]:
     """Seconds from `pipeline run` to the end of its first micro-batch; a first run warms up."""
-    create_topic(broker, "start", 1)
-    produce(broker.bootstrap, "start", [{"id": at} for at in range(100)])
+    topic = f"{directory.name}-start"
+    create_topic(broker, topic, 1)
+    produce(broker.bootstrap, topic, [{"id": at} for at in range(100)])
     spec = directory / "start.yaml"
     spec.write_text(
-        "name: start\nsource: {type: topic, topics: start, schema: id BIGINT}\n"
+        f"name: start\nsource: {{type: topic, topics: {topic}, schema: id BIGINT}}\n"
         f"sink: {{type: table, path: {directory}/start-lake}}\ntrigger: available_now\n"
     )
     spent = []
