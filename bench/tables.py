@@ -5,7 +5,8 @@
     PYTHONPATH=src:. python bench/tables.py --data /tmp/filled --fill-only      # the slow part, beforehand
     PYTHONPATH=src:. python bench/tables.py --data /tmp/filled --print
 
-Two topics of two partitions hold JSON records, `orders` of about 1 KB and `clicks` of about 100 B. The works
+Topics of two partitions hold JSON records, `orders` of about 1 KB and `clicks` of about 100 B. `lines` has
+one partition, of 1 KB: what one task reads from the broker, a task on each core reads from files. The works
 take turns on one Spark, `local[2]`. Plain Spark is its own Kafka connector in the JVM, `from_json`, and its
 sink of Parquet or of topics (at least once), as one would write it by hand. Ours are pipelines:
 
@@ -60,6 +61,7 @@ class Source(NamedTuple):
     topic: str
     records: int
     has_note: bool
+    partitions: int = PARTITIONS
 
     @property
     def schema(self) -> str:
@@ -206,7 +208,9 @@ def fill(broker: BarnabasBroker, source: Source) -> None:
     """Write the topic, unless an earlier run has done so."""
     if end_of(broker, source.topic) == source.records:
         return
-    create_topic(broker, source.topic, PARTITIONS, {"segment.bytes": str(16 << 20), "retention.ms": "-1"})
+    create_topic(
+        broker, source.topic, source.partitions, {"segment.bytes": str(16 << 20), "retention.ms": "-1"}
+    )
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "compression.type": "lz4"})
     random = Random(1)
     notes = [random.randbytes(NOTE_BYTES).hex() for _ in range(NOTES)]
@@ -218,7 +222,7 @@ def fill(broker: BarnabasBroker, source: Source) -> None:
         )
         while True:
             try:
-                producer.produce(source.topic, value, partition=at % PARTITIONS)
+                producer.produce(source.topic, value, partition=at % source.partitions)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -303,7 +307,7 @@ def scratch(given: str | None) -> Iterator[Path]:
 
 WORKS = (
     "plain 1k,delta 1k,iceberg 1k,segments 1k,files 1k,upsert 1k,"
-    "plain 100b,delta 100b,files 100b,plain topic 100b,topic 100b"
+    "delta single,segments single,plain 100b,delta 100b,files 100b,plain topic 100b,topic 100b"
 )
 
 
@@ -311,6 +315,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--records", type=int, default=5_000_000, help="of 1 KB")
     parser.add_argument("--small-records", type=int, default=5_000_000, help="of 100 B")
+    parser.add_argument("--single-records", type=int, default=1_000_000, help="of 1 KB in one partition")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--starts", type=int, default=3, help="starts of a pipeline")
     parser.add_argument("--works", default=WORKS)
@@ -324,6 +329,7 @@ def main() -> None:
     sources = {
         "1k": Source("orders", given.records, has_note=True),
         "100b": Source("clicks", given.small_records, has_note=False),
+        "single": Source("lines", given.single_records, has_note=True, partitions=1),
     }
     with (
         tempfile.TemporaryDirectory(prefix="bench-tables-") as directory,
@@ -348,9 +354,10 @@ def main() -> None:
         del about[name]
     described = (
         f"{given.records:,} JSON records of 1 KB and {given.small_records:,} of 100 B in topics of "
-        f"{PARTITIONS} partitions of one Barnabas broker; Spark `local[2]`, {BATCHES} micro-batches of which "
-        f"the first does not count, {given.rounds} round(s) after a small one that does not count. Plain "
-        "Spark is its connector in the JVM, `from_json`, and its own sink: Parquet, and topics at least once."
+        f"{PARTITIONS} partitions of one Barnabas broker, {given.single_records:,} of 1 KB in a single one; "
+        f"Spark `local[2]`, {BATCHES} micro-batches of which the first does not count, {given.rounds} "
+        "round(s) after a small one that does not count. Plain Spark is its connector in the JVM, "
+        "`from_json`, and its own sink: Parquet, and topics at least once."
     )
     if given.keep:
         samples = report.with_last(HERE / "tables.json", samples)
