@@ -277,7 +277,8 @@ def measure(bench: Bench, sources: dict[str, Source], works: list[str], rounds: 
     }
     for work in works:
         name, size = work.rsplit(" ", 1)
-        bench.works[name](warm[size])
+        if name != "segments":  # a small topic has no closed ones, and `delta` has warmed up the same code
+            bench.works[name](warm[size])
     for _ in range(rounds):
         for work in works:
             name, size = work.rsplit(" ", 1)
@@ -292,6 +293,20 @@ def measure(bench: Bench, sources: dict[str, Source], works: list[str], rounds: 
                 samples[subject].setdefault(f"{figure}_rows_s", []).append(rate)
                 samples[subject].setdefault(f"{figure}_cpu_us", []).append(cost_us)
     return samples
+
+
+def described_run(sources: dict[str, Source], works: list[str], rounds: int, machine: str) -> str:
+    sizes = [size for size in sources if any(work.endswith(f" {size}") for work in works)]
+    topics = ", ".join(
+        f"{sources[size].records:,} of {'100 B' if size == '100b' else '1 KB'} in {sources[size].partitions} "
+        "partition(s)"
+        for size in sizes
+    )
+    return (
+        f"JSON records of one Barnabas broker: {topics}. Spark `local[2]`, {BATCHES} micro-batches of which "
+        f"the first does not count, {rounds} round(s) after a small one that does not count, on {machine}. "
+        "Plain Spark is its connector in the JVM, `from_json`, and its own sink: Parquet, and topics at least once."
+    )
 
 
 @contextmanager
@@ -352,13 +367,7 @@ def main() -> None:
             samples["barnabas"]["start_s"] = first_batch_s(broker, Path(directory), given.starts)
     for name in ("Apache Kafka", "librdkafka"):
         del about[name]
-    described = (
-        f"{given.records:,} JSON records of 1 KB and {given.small_records:,} of 100 B in topics of "
-        f"{PARTITIONS} partitions of one Barnabas broker, {given.single_records:,} of 1 KB in a single one; "
-        f"Spark `local[2]`, {BATCHES} micro-batches of which the first does not count, {given.rounds} "
-        "round(s) after a small one that does not count. Plain Spark is its connector in the JVM, "
-        "`from_json`, and its own sink: Parquet, and topics at least once."
-    )
+    described = described_run(sources, works, given.rounds, given.machine)
     if given.keep:
         samples = report.with_last(HERE / "tables.json", samples)
     print(report.rendered_tables(samples, about, described))
