@@ -305,7 +305,8 @@ def described_run(sources: dict[str, Source], works: list[str], rounds: int, mac
     return (
         f"JSON records of one Barnabas broker: {topics}. Spark `local[2]`, {BATCHES} micro-batches of which "
         f"the first does not count, {rounds} round(s) after a small one that does not count, on {machine}. "
-        "Plain Spark is its connector in the JVM, `from_json`, and its own sink: Parquet, and topics at least once."
+        "Plain Spark is its connector in the JVM, `from_json`, and its own sink: Parquet, or topics at "
+        "least once."
     )
 
 
