@@ -20,7 +20,7 @@ RUN    := PYTHONPATH="$$($(BIN)/python tools/compiled_tree.py $(VENV)/compiled)"
 
 .PHONY: help run cluster demo test test-all test-clients test-differential client-faults chaos kill-matrix check diagrams site codecs coverage
 .PHONY: simulate simulate-bugs fuzz fuzz-bugs fuzz-sweep wheel unpacked-wheel test-compiled
-.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark release-check clean
+.PHONY: bench bench-quick bench-cluster bench-cluster-quick bench-partitions bench-headline bench-growth bench-spark bench-tables release-check clean
 help:              ## show this
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
@@ -154,6 +154,9 @@ bench-growth: $(VENV)/.dev ## what should not grow with size, at two sizes, besi
 
 bench-spark: $(VENV)/.dev ## format("barnabas") beside Spark's JVM connector (needs Java and Maven), write bench/RESULTS.md
 	PYTHONPATH=src:. $(BIN)/python bench/spark_source.py
+
+bench-tables: $(VENV)/.dev ## topics into tables, files and topics, beside plain Spark (needs Java and Maven), write bench/RESULTS.md (10 GB of disk)
+	PYTHONPATH=src:. $(BIN)/python bench/tables.py
 
 bench-partitions: $(VENV)/.dev ## ten thousand partitions on three brokers: create, hold, kill one, restart it; ours alone, printed only
 	PYTHONPATH=src:. $(BIN)/python bench/cluster.py --only partitions --subjects barnabas --rounds 1 --print

@@ -164,6 +164,58 @@ SPARK_ROWS = (
     Row("segments_100b_rows_s", "closed segments from disk, 100 B values", "rows/s", True, 2.0),
     Row("segments_1k_rows_s", "closed segments from disk, 1 KB values", "rows/s", True, 2.0),
 )
+TABLE_ROWS = (
+    Row("delta_1k_rows_s", "into Delta Lake, 1 KB; beside it Parquet", "rows/s", True, 1.5),
+    Row("delta_1k_cpu_us", "· CPU", "µs/row", False, None),
+    Row("iceberg_1k_rows_s", "into Iceberg, 1 KB; beside it Parquet", "rows/s", True, 1.5),
+    Row("iceberg_1k_cpu_us", "· CPU", "µs/row", False, None),
+    Row(
+        "upsert_1k_rows_s",
+        "into Delta Lake by key, every key new, 1 KB; beside it Parquet",
+        "rows/s",
+        True,
+        None,
+    ),
+    Row("upsert_1k_cpu_us", "· CPU", "µs/row", False, None),
+    Row("files_1k_rows_s", "into Parquet files, 1 KB", "rows/s", True, 1.5),
+    Row("files_1k_cpu_us", "· CPU", "µs/row", False, None),
+    Row(
+        "segments_1k_rows_s",
+        "closed segments into Delta Lake, 1 KB; beside it our own live rate",
+        "rows/s",
+        True,
+        2.0,
+    ),
+    Row("segments_1k_cpu_us", "· CPU", "µs/row", False, None),
+    Row(
+        "segments_single_rows_s",
+        "the same of a topic with one partition",
+        "rows/s",
+        True,
+        2.0,
+    ),
+    Row("segments_single_cpu_us", "· CPU", "µs/row", False, None),
+    Row("delta_100b_rows_s", "into Delta Lake, 100 B; beside it Parquet", "rows/s", True, 1.5),
+    Row("delta_100b_cpu_us", "· CPU", "µs/row", False, None),
+    Row("files_100b_rows_s", "into Parquet files, 100 B", "rows/s", True, 1.5),
+    Row("files_100b_cpu_us", "· CPU", "µs/row", False, None),
+    Row(
+        "topic_100b_rows_s", "into a topic, exactly once, 100 B; beside it at least once", "rows/s", True, 1.0
+    ),
+    Row("topic_100b_cpu_us", "· CPU", "µs/row", False, None),
+    Row("start_s", "`pipeline run` to the end of its first micro-batch, warm", "s", False, None, limit=8),
+)
+
+
+def table_figures(work: str, size: str) -> list[tuple[str, str]]:
+    """Subject and beginning of each figure that a work of `bench/tables.py` is."""
+    if work == "plain":
+        names = ("delta", "iceberg", "upsert", "files")
+        return [("kafka", f"{name}_{size}") for name in names]
+    if work == "plain topic":
+        return [("kafka", f"topic_{size}")]
+    ours = [("barnabas", f"{work}_{size}")]
+    return [*ours, ("kafka", f"segments_{size}")] if work == "delta" else ours
 
 
 def versions(repository: Path) -> dict[str, str]:
@@ -212,6 +264,12 @@ def write_headline(directory: Path, samples: Samples, about: dict[str, str], des
 def write_spark(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
     """The same for the connectors: `spark.json`, and a table of `RESULTS.md`."""
     _keep(directory / "spark.json", samples, about, described)
+    _publish(directory)
+
+
+def write_tables(directory: Path, samples: Samples, about: dict[str, str], described: str) -> None:
+    """The same for pipelines into tables: `tables.json`, and a table of `RESULTS.md`."""
+    _keep(directory / "tables.json", samples, about, described)
     _publish(directory)
 
 
@@ -285,12 +343,14 @@ def _publish(directory: Path) -> None:
         ("cluster.json", rendered_cluster),
         ("headline.json", rendered_headline),
         ("spark.json", rendered_spark),
+        ("tables.json", rendered_tables),
     )
     for name, render in tables:
         path = directory / name
         if path.exists():
             raw = json.loads(path.read_text())
             text += "\n" + render(raw["samples"], raw["about"], raw["run"])
+            text += (directory / "tables.md").read_text() if render is rendered_tables else ""
     growth = directory / "growth.json"
     if growth.exists():
         text += "\n" + rendered_growth(_read_grown(growth), json.loads(growth.read_text())["about"])
@@ -354,6 +414,14 @@ def rendered_headline(samples: Samples, about: dict[str, str], described: str) -
 def rendered_spark(samples: Samples, about: dict[str, str], described: str) -> str:
     title, peer = "Connectors of Spark", "Spark's JVM connector"
     return _table(title, "make bench-spark", SPARK_ROWS, samples, about, described, peer=peer)
+
+
+def rendered_tables(samples: Samples, about: dict[str, str], described: str) -> str:
+    """Rows that were measured, beside plain Spark."""
+    ours = samples.get("barnabas", {})
+    rows = [row for row in TABLE_ROWS if row.figure in ours]
+    title, peer = "Pipelines into tables", "plain Spark"
+    return _table(title, "make bench-tables", rows, samples, about, described, peer=peer)
 
 
 def rendered_growth(grown: list[Grown], about: dict[str, str]) -> str:

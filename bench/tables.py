@@ -1,148 +1,242 @@
-"""Rows a second from a topic into tables, beside plain Spark that writes Parquet, and from closed segments.
+"""Rows a second from a topic into tables, files and topics, beside plain Spark; and from closed segments.
 
-    PYTHONPATH=src:. python bench/tables.py --records 200000 --rounds 2
+    make bench-tables           # writes the section of tables in bench/RESULTS.md, and tables.json
 
-One topic of two partitions holds JSON records of about 1 KB. The works take turns on one Spark, `local[2]`:
+    PYTHONPATH=src:. python bench/tables.py --data /tmp/filled --fill-only      # the slow part, beforehand
+    PYTHONPATH=src:. python bench/tables.py --data /tmp/filled --print
 
-- `delta`, `iceberg`: a pipeline with a `table` sink, from the broker.
-- `upsert`: the same into Delta by key, with every key new.
-- `plain`: Spark's own Kafka connector, `from_json`, and Spark's Parquet sink, as one would write it by
-  hand.
-- `segments`: the pipeline into Delta, from closed segment files.
+Topics of two partitions hold JSON records, `orders` of about 1 KB and `clicks` of about 100 B. `lines` has
+one partition, of 1 KB: what one task reads from the broker, a task on each core reads from files. The works
+take turns on one Spark, `local[2]`. Plain Spark is its own Kafka connector in the JVM, `from_json`, and its
+sink of Parquet or of topics (at least once), as one would write it by hand. Ours are pipelines:
+
+- `delta`, `iceberg`: a `table` sink, from the broker; `upsert`: the same into Delta by key, every key new.
+- `segments`: the same as `delta` from closed segment files. It stands beside `delta`, not beside Spark.
+- `files`: a `files` sink of Parquet. `topic`: decoded, encoded and written to a topic, exactly once.
 
 The rate counts all micro-batches but the first, whose start is not throughput. CPU is that of this process,
-its JVM, its workers and the broker, a row. The first round warms the JVM up and does not count. Prints a
-table; writes nothing.
+its JVM, its workers and the broker, a row. Each work runs once over a small topic beforehand, which warms the
+JVM up. What readers find of each work is counted, outside the measured time.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
-from confluent_kafka import Producer
-from tests.support.broker import BarnabasBroker, running
+import report
+from confluent_kafka import Consumer, Producer, TopicPartition
+from spark_start import run_once
+from tests.peers.spark_kafka import CONNECTOR_VERSION
+from tests.support.broker import REPOSITORY, BarnabasBroker, running
 from tests.support.fixtures import create_topic
 from tests.support.spark import activate, spark_session
+from tests.support.topics import produce
 
 from barnabas.pipelines.spark.context.run_context import Run
 from barnabas.pipelines.spark.runner import run_pipeline
 from barnabas.pipelines.spark.state.checkpoint_manager import write_checkpoints_quickly
 from barnabas.pipelines.spec.validation import load_document
 
-TOPIC = "orders"
-SCHEMA = "id BIGINT, customer STRING, cents BIGINT, at TIMESTAMP, note STRING"
+HERE = Path(__file__).parent
+SCHEMA = "id BIGINT, customer STRING, cents BIGINT, at TIMESTAMP"
 PARTITIONS = 2
 BATCHES = 5
+WARM_RECORDS = 20_000
 NOTES = 64
 """Different texts, so that a record compresses as little as real ones."""
+NOTE_BYTES = 440
+
+
+class Source(NamedTuple):
+    topic: str
+    records: int
+    has_note: bool
+    partitions: int = PARTITIONS
+
+    @property
+    def schema(self) -> str:
+        return f"{SCHEMA}, note STRING" if self.has_note else SCHEMA
+
+    @property
+    def per_batch(self) -> int:
+        return max(self.records // BATCHES, 1)
+
+
+class Took(NamedTuple):
+    seconds: float
+    records: int
+    """Of the micro-batches in this time."""
+    all_records: int
+
+
+class Work(NamedTuple):
+    figure: str
+    subject: str
+    run: Callable[[Source], Took]
 
 
 class Bench:
-    def __init__(self, spark: Any, broker: BarnabasBroker, directory: Path, records: int) -> None:
-        self._spark, self._broker, self._directory, self._records = spark, broker, directory, records
+    def __init__(self, spark: Any, broker: BarnabasBroker, directory: Path) -> None:
+        self._spark, self._broker, self._directory = spark, broker, directory
         self._serial = 0
-        self.manifest = directory / "manifest.json"
+        self.works = {
+            "plain": self.plain_files,
+            "delta": lambda source: self.table(source, {"format": "delta"}),
+            "iceberg": lambda source: self.table(source, {"format": "iceberg"}),
+            "upsert": lambda source: self.table(source, {"format": "delta", "mode": "upsert", "key": ["id"]}),
+            "segments": lambda source: self.table(source, {"format": "delta"}, from_segments=True),
+            "files": self.files,
+            "plain topic": self.plain_topic,
+            "topic": self.topic,
+        }
 
-    def fill(self) -> None:
-        create_topic(self._broker, TOPIC, PARTITIONS, {"segment.bytes": str(16 << 20)})
-        producer = Producer(
-            {"bootstrap.servers": self._broker.bootstrap, "linger.ms": 20, "compression.type": "lz4"}
+    def table(self, source: Source, sink: dict[str, Any], *, from_segments: bool = False) -> Took:
+        path = self._next("lake")
+        took = self._pipeline(
+            source, {"type": "table", "path": str(path), **sink}, from_segments=from_segments
         )
-        random = Random(1)
-        notes = [random.randbytes(440).hex() for _ in range(NOTES)]
-        for at in range(self._records):
-            value = {
-                "id": at, "customer": f"customer-{at % 1_000}", "cents": at % 10_000,
-                "at": f"2026-05-{at % 28 + 1:02}T10:00:00Z", "note": f"{at}{notes[at % NOTES]}",
-            }  # fmt: skip
-            while True:
-                try:
-                    producer.produce(TOPIC, json.dumps(value), partition=at % PARTITIONS)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        assert producer.flush(300) == 0
-        command = [sys.executable, "-m", "barnabas", "log", "manifest", str(self._broker.data_directory)]
-        command += ["--topic", TOPIC, "--out", str(self.manifest), "--bootstrap", self._broker.bootstrap]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        subprocess.run(command, check=True, env=environment, stdout=sys.stderr)
+        files = [str(each) for each in path.rglob("*.parquet") if "_delta_log" not in each.parts]
+        found = self._spark.read.parquet(*files).count()
+        assert found == took.all_records, f"{path} has {found:,} rows of {took.all_records:,}"
+        return took
 
-    def pipeline(self, sink: dict[str, Any], *, from_segments: bool = False) -> tuple[float, int, int]:
-        """Seconds in all micro-batches but the first, their records, and all records."""
-        self._serial += 1
-        source = {
-            "type": "topic",
-            "topics": TOPIC,
-            "schema": SCHEMA,
-            "max_offsets_per_trigger": self._per_batch,
-        }
-        document: dict[str, Any] = {
-            "name": f"bench-{self._serial}",
-            "source": source,
-            "sink": {"type": "table", "path": str(self._directory / f"lake-{self._serial}"), **sink},
-            "trigger": "available_now",
-        }
+    def files(self, source: Source) -> Took:
+        path = self._next("files")
+        took = self._pipeline(source, {"type": "files", "path": str(path), "compression": "zstd"})
+        assert self._spark.read.parquet(str(path)).count() == took.all_records
+        return took
+
+    def topic(self, source: Source) -> Took:
+        name = self._output()
+        took = self._pipeline(source, {"type": "topic", "topic": name})
+        # Markers of transactions have offsets too.
+        assert source.records <= end_of(self._broker, name) <= source.records + 8 * BATCHES * PARTITIONS
+        return took
+
+    def plain_files(self, source: Source) -> Took:
+        writer = self._plain_rows(source).writeStream.format("parquet").option("compression", "zstd")
+        return self._plain(source, writer.option("path", str(self._next("plain"))))
+
+    def plain_topic(self, source: Source) -> Took:
+        name = self._output()
+        values = self._plain_rows(source).selectExpr("to_json(struct(*)) AS value").writeStream
+        writer = values.format("kafka").option("kafka.bootstrap.servers", self._broker.bootstrap)
+        took = self._plain(source, writer.option("topic", name))
+        assert end_of(self._broker, name) == source.records
+        return took
+
+    def _pipeline(self, source: Source, sink: dict[str, Any], *, from_segments: bool = False) -> Took:
+        part: dict[str, Any] = {"type": "topic", "topics": source.topic, "schema": source.schema}
+        part["max_offsets_per_trigger"] = source.per_batch
+        document = {"name": self._next("bench").name, "source": part, "sink": sink}
         if from_segments:
-            source["manifest"] = str(self.manifest)
+            part["manifest"] = str(self._manifest(source.topic))
             document["engine"] = "segments"
         seen: list[Any] = []
-        spec = load_document(document)
+        spec = load_document({**document, "trigger": "available_now"})
         run_pipeline(
             Run(self._spark, spec, self._broker.bootstrap, str(self._directory / "state")), seen.append
         )
         activate(self._spark)
-        whole = [each for each in seen[1:] if each.records > self._per_batch // 2]
-        assert whole, "the topic is too small for several micro-batches"
-        spent_ms = sum(each.batch_ms for each in whole)
-        return spent_ms / 1_000, sum(each.records for each in whole), sum(each.records for each in seen)
+        return took(source, [(each.records, each.batch_ms) for each in seen])
 
-    def plain(self) -> tuple[float, int, int]:
+    def _plain_rows(self, source: Source) -> Any:
         from pyspark.sql import functions as F  # noqa: N812
 
-        self._serial += 1
-        rows = (
+        options = {"subscribe": source.topic, "startingOffsets": "earliest"}
+        return (
             self._spark.readStream.format("kafka")
+            .options(**options)
             .option("kafka.bootstrap.servers", self._broker.bootstrap)
-            .option("subscribe", TOPIC)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", self._per_batch)
+            .option("maxOffsetsPerTrigger", source.per_batch)
             .load()
-            .select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row"))
+            .select(F.from_json(F.col("value").cast("string"), source.schema).alias("row"))
             .select("row.*")
         )
+
+    def _plain(self, source: Source, writer: Any) -> Took:
         query = (
-            rows.writeStream.format("parquet")
-            .option("path", str(self._directory / f"plain-{self._serial}"))
-            .option("checkpointLocation", str(self._directory / f"plain-checkpoint-{self._serial}"))
-            .option("compression", "zstd")
+            writer.option("checkpointLocation", str(self._next("plain-checkpoint")))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
-        batches = [each for each in query.recentProgress if each["numInputRows"]]
-        whole = [each for each in batches[1:] if each["numInputRows"] > self._per_batch // 2]
-        spent_ms = sum(each["durationMs"]["triggerExecution"] for each in whole)
-        return spent_ms / 1_000, _rows(whole), _rows(batches)
+        return took(
+            source,
+            [(each["numInputRows"], each["durationMs"]["triggerExecution"]) for each in query.recentProgress],
+        )
 
-    @property
-    def _per_batch(self) -> int:
-        return self._records // BATCHES
+    def _manifest(self, topic: str) -> Path:
+        path = self._directory / f"{topic}-manifest.json"
+        command = [sys.executable, "-m", "barnabas", "log", "manifest", str(self._broker.data_directory)]
+        command += ["--topic", topic, "--out", str(path), "--bootstrap", self._broker.bootstrap]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+        return path
+
+    def _output(self) -> str:
+        # The broker's directory may be kept, so its topics have names of this run.
+        name = f"{self._directory.name}-{self._next('output').name}"
+        create_topic(self._broker, name, PARTITIONS, {})
+        return name
+
+    def _next(self, word: str) -> Path:
+        self._serial += 1
+        return self._directory / f"{word}-{self._serial}"
 
 
-def _rows(batches: list[Any]) -> int:
-    return sum(each["numInputRows"] for each in batches)
+def took(source: Source, batches: list[tuple[int, float]]) -> Took:
+    """Of records and milliseconds of each micro-batch."""
+    # The share of each partition is rounded, so a micro-batch of a few records may come at the end.
+    whole = [each for each in batches[1:] if each[0] > source.per_batch // 2]
+    assert whole, "the topic is too small for several micro-batches"
+    all_records = sum(records for records, _ in batches)
+    return Took(sum(ms for _, ms in whole) / 1_000, sum(records for records, _ in whole), all_records)
+
+
+def fill(broker: BarnabasBroker, source: Source) -> None:
+    """Write the topic, unless an earlier run has done so."""
+    if end_of(broker, source.topic) == source.records:
+        return
+    create_topic(
+        broker, source.topic, source.partitions, {"segment.bytes": str(16 << 20), "retention.ms": "-1"}
+    )
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "compression.type": "lz4"})
+    random = Random(1)
+    notes = [random.randbytes(NOTE_BYTES).hex() for _ in range(NOTES)]
+    for at in range(source.records):
+        note = f', "note": "{at}{notes[at % NOTES]}"' if source.has_note else ""
+        value = (
+            f'{{"id": {at}, "customer": "customer-{at % 1_000}", "cents": {at % 10_000},'
+            f' "at": "2026-05-{at % 28 + 1:02}T10:00:00Z"{note}}}'
+        )
+        while True:
+            try:
+                producer.produce(source.topic, value, partition=at % source.partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(300) == 0
+
+
+def end_of(broker: BarnabasBroker, topic: str) -> int:
+    """Sum of the end offsets; 0 without the topic."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "bench"})
+    try:
+        partitions = (consumer.list_topics(topic, timeout=60).topics[topic].partitions or {}).keys()
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, each), 60)[1] for each in partitions)
+    finally:
+        consumer.close()
 
 
 def cpu_s() -> float:
@@ -156,47 +250,130 @@ def cpu_s() -> float:
     return total
 
 
+def first_batch_s(broker: BarnabasBroker, directory: Path, rounds: int) -> list[float]:
+    """Seconds from `pipeline run` to the end of its first micro-batch; a first run warms up."""
+    topic = f"{directory.name}-start"
+    create_topic(broker, topic, 1)
+    produce(broker.bootstrap, topic, [{"id": at} for at in range(100)])
+    spec = directory / "start.yaml"
+    spec.write_text(
+        f"name: start\nsource: {{type: topic, topics: {topic}, schema: id BIGINT}}\n"
+        f"sink: {{type: table, path: {directory}/start-lake}}\ntrigger: available_now\n"
+    )
+    spent = []
+    for number in range(1 + rounds):
+        state = directory / f"start-state-{number}"
+        _, seconds, _ = run_once(spec, broker.bootstrap, state, is_sparks_own=False, is_verbose=False)
+        print(f"  start {seconds:24.1f} s", file=sys.stderr, flush=True)
+        spent.append(seconds)
+    return spent[1:]
+
+
+def measure(bench: Bench, sources: dict[str, Source], works: list[str], rounds: int) -> report.Samples:
+    """Rates and costs by subject. Works are named `delta 1k`; plain Spark stands beside each."""
+    samples: report.Samples = {"barnabas": {}, "kafka": {}}
+    warm = {
+        size: source._replace(topic=f"warm-{size}", records=WARM_RECORDS) for size, source in sources.items()
+    }
+    for work in works:
+        name, size = work.rsplit(" ", 1)
+        if name != "segments":  # a small topic has no closed ones, and `delta` has warmed up the same code
+            bench.works[name](warm[size])
+    for _ in range(rounds):
+        for work in works:
+            name, size = work.rsplit(" ", 1)
+            before = cpu_s()
+            found = bench.works[name](sources[size])
+            cost_us = (cpu_s() - before) / found.all_records * 1e6
+            rate = found.records / found.seconds
+            print(
+                f"  {work:16} {rate:12,.0f} rows/s {cost_us:8.1f} µs CPU a row", file=sys.stderr, flush=True
+            )
+            for subject, figure in report.table_figures(name, size):
+                samples[subject].setdefault(f"{figure}_rows_s", []).append(rate)
+                samples[subject].setdefault(f"{figure}_cpu_us", []).append(cost_us)
+    return samples
+
+
+def described_run(sources: dict[str, Source], works: list[str], rounds: int, machine: str) -> str:
+    sizes = [size for size in sources if any(work.endswith(f" {size}") for work in works)]
+    topics = ", ".join(
+        f"{sources[size].records:,} of {'100 B' if size == '100b' else '1 KB'} in {sources[size].partitions} "
+        "partition(s)"
+        for size in sizes
+    )
+    return (
+        f"JSON records of one Barnabas broker: {topics}. Spark `local[2]`, {BATCHES} micro-batches of which "
+        f"the first does not count, {rounds} round(s) after a small one that does not count, on {machine}. "
+        "Plain Spark is its connector in the JVM, `from_json`, and its own sink: Parquet, or topics at "
+        "least once."
+    )
+
+
+@contextmanager
+def scratch(given: str | None) -> Iterator[Path]:
+    """The given directory for the broker's data, kept; or one that goes."""
+    if given is not None:
+        Path(given).mkdir(parents=True, exist_ok=True)
+        yield Path(given)
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-tables-data-") as made:
+        yield Path(made)
+
+
+WORKS = (
+    "plain 1k,delta 1k,iceberg 1k,segments 1k,files 1k,upsert 1k,"
+    "delta single,segments single,plain 100b,delta 100b,files 100b,plain topic 100b,topic 100b"
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--works", default="plain,delta,iceberg,upsert,segments")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-tables-") as directory:
-        path = Path(directory)
-        opened = spark_session(path, spark_driver_extraJavaOptions="-XX:+UseG1GC")
-        with running(BarnabasBroker(path / "data")) as broker, opened as spark:
+    parser.add_argument("--records", type=int, default=5_000_000, help="of 1 KB")
+    parser.add_argument("--small-records", type=int, default=5_000_000, help="of 100 B")
+    parser.add_argument("--single-records", type=int, default=1_000_000, help="of 1 KB in one partition")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--starts", type=int, default=3, help="starts of a pipeline")
+    parser.add_argument("--works", default=WORKS)
+    parser.add_argument("--data", help="directory of the broker, kept; full topics there are used again")
+    parser.add_argument("--fill-only", action="store_true")
+    parser.add_argument(
+        "--keep", action="store_true", help="the other rows stay, so a run may come in pieces"
+    )
+    parser.add_argument("--print", action="store_true", dest="is_printed", help="write no results")
+    given = parser.parse_args()
+    sources = {
+        "1k": Source("orders", given.records, has_note=True),
+        "100b": Source("clicks", given.small_records, has_note=False),
+        "single": Source("lines", given.single_records, has_note=True, partitions=1),
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-tables-") as directory,
+        scratch(given.data) as data,
+        running(BarnabasBroker(data / "broker")) as broker,
+    ):
+        for size, source in sources.items():
+            fill(broker, source._replace(topic=f"warm-{size}", records=WARM_RECORDS))
+            fill(broker, source)
+        if given.fill_only:
+            return
+        opened = spark_session(Path(directory), spark_driver_extraJavaOptions="-XX:+UseG1GC")
+        with opened as spark:
             write_checkpoints_quickly(spark, directory)
-            bench = Bench(spark, broker, path, arguments.records)
-            bench.fill()
-            works: dict[str, Callable[[], tuple[float, int, int]]] = {
-                "plain": bench.plain,
-                "delta": lambda: bench.pipeline({"format": "delta"}),
-                "iceberg": lambda: bench.pipeline({"format": "iceberg"}),
-                "upsert": lambda: bench.pipeline({"format": "delta", "mode": "upsert", "key": ["id"]}),
-                "segments": lambda: bench.pipeline({"format": "delta"}, from_segments=True),
-            }
-            works = {name: works[name] for name in arguments.works.split(",")}
-            rates: dict[str, list[float]] = {name: [] for name in works}
-            costs: dict[str, list[float]] = {name: [] for name in works}
-            for number in range(1 + arguments.rounds):
-                for name, work in works.items():
-                    before = cpu_s()
-                    seconds, records, all_records = work()
-                    cost = (cpu_s() - before) / all_records * 1e6
-                    print(
-                        f"  {name:10} {records / seconds:12,.0f} rows/s {cost:8.1f} µs CPU a row",
-                        file=sys.stderr,
-                    )
-                    if number:
-                        rates[name].append(records / seconds)
-                        costs[name].append(cost)
-    print(f"{arguments.records:,} JSON records of 1 KB, local[2], median of {arguments.rounds} round(s)\n")
-    print("| work | rows/s | beside plain | µs of CPU a row |\n|---|---|---|---|")
-    plain = statistics.median(rates["plain"])
-    for name, found in rates.items():
-        rate = statistics.median(found)
-        print(f"| {name} | {rate:,.0f} | {rate / plain:.2f} | {statistics.median(costs[name]):.1f} |")
+            bench = Bench(spark, broker, Path(directory))
+            works = [each for each in given.works.split(",") if each]
+            samples = measure(bench, sources, works, given.rounds)
+            about = report.versions(REPOSITORY) | {"Spark": spark.version, "JVM connector": CONNECTOR_VERSION}
+        if given.starts:
+            samples["barnabas"]["start_s"] = first_batch_s(broker, Path(directory), given.starts)
+    for name in ("Apache Kafka", "librdkafka"):
+        del about[name]
+    described = described_run(sources, works, given.rounds, given.machine)
+    if given.keep:
+        samples = report.with_last(HERE / "tables.json", samples)
+    print(report.rendered_tables(samples, about, described))
+    if not given.is_printed:
+        report.write_tables(HERE, samples, about, described)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from barnabas.protocol.offset_numbers import LATEST
 from pyspark_barnabas.readers import offsets, planning
 from pyspark_barnabas.readers.fetch import OffsetRange, report_data_loss
 from pyspark_barnabas.readers.offsets import Offsets, OffsetTree
-from pyspark_barnabas.readers.segments import SegmentRange, SegmentSource, offset_of, pack
+from pyspark_barnabas.readers.segments import SegmentRange, SegmentSource, offset_of
 from pyspark_barnabas.readers.stream_reader import BATCH_ONLY
 from pyspark_barnabas.shared.options import OptionError, Options
 from pyspark_barnabas.worker.closed_connection import end_quietly_after_close
@@ -100,7 +100,7 @@ class SegmentStreamReader(SegmentSource, DataSourceStreamReader, SupportsTrigger
                     " earlier one reached; export it again from the same broker"
                 )
             ranges += self._ranges(topic_partition, row, first, last)
-        return pack(ranges)
+        return self._packed(ranges)
 
     def stop(self) -> None:
         end_quietly_after_close()

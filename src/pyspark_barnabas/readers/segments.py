@@ -41,6 +41,8 @@ VERSION: Final = 1
 CHUNK_BYTES: Final = 2 << 20
 TASK_BYTES: Final = 128 << 20
 """Bytes that Spark itself packs into a task when it reads files."""
+TASK_BYTES_MIN: Final = 4 << 20
+"""Bytes that are worth a task of their own, also Spark's."""
 _HEADER: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta of a batch."""
 _INDEX_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -103,6 +105,8 @@ class SegmentSource:
         level = options.kafka().get("isolation.level")
         self._isolation = parse.isolation(options) if level else READ_COMMITTED
         self._columns = parse.columns(options)
+        self._min_tasks = options.number("minPartitions")
+        self._keeps_order = options.flag("keepOrder", default=False)
         self._fails = options.flag("failOnDataLoss", default=True)
 
     def _rows(self) -> dict[TopicPartition, dict[str, Any]]:
@@ -167,6 +171,9 @@ class SegmentSource:
                 aborted,
             )
 
+    def _packed(self, ranges: Sequence[SegmentRange]) -> list[InputPartition]:
+        return pack(ranges, min_tasks=self._min_tasks, keeps_order=self._keeps_order)
+
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Records of a task's segments. Runs on an executor."""
         assert isinstance(partition, SegmentPartition)
@@ -209,7 +216,7 @@ class SegmentReader(SegmentSource, DataSourceReader):
                 row["last_stable_offset"], offset_of(self._ending, topic_partition, row["last_stable_offset"])
             )
             ranges += self._ranges(topic_partition, row, start, end)
-        return pack(ranges) or [SegmentPartition([])]
+        return self._packed(ranges) or [SegmentPartition([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._read(partition)
@@ -220,12 +227,24 @@ def offset_of(bound: Bound, topic_partition: TopicPartition, default: int) -> in
     return default if offset in (EARLIEST, LATEST) else offset
 
 
-def pack(ranges: Sequence[SegmentRange]) -> list[InputPartition]:
-    """Tasks: small segments share one, a large segment has its own."""
+def pack(
+    ranges: Sequence[SegmentRange], *, min_tasks: int | None = None, keeps_order: bool = False
+) -> list[InputPartition]:
+    """Tasks: small segments share one, a large segment has its own.
+
+    At least `min_tasks` get equal parts of the bytes, if these are worth it. With `keeps_order`, the segments
+    of a partition have one task.
+    """
+    total = sum(each.size_bytes for each in ranges)
+    share = max(TASK_BYTES_MIN, total / (min_tasks or 1))
     tasks: list[list[SegmentRange]] = []
-    filled = TASK_BYTES
+    filled = 0
     for each in ranges:
-        if filled + each.size_bytes > TASK_BYTES:
+        is_full = filled >= share or filled + each.size_bytes > TASK_BYTES
+        if keeps_order and tasks:
+            last = tasks[-1][-1]
+            is_full = is_full and (each.topic, each.partition) != (last.topic, last.partition)
+        if not tasks or is_full:
             tasks.append([])
             filled = 0
         tasks[-1].append(each)

@@ -42,6 +42,7 @@ READ_OPTIONS: Final = (
     "maxTriggerDelay",
     "minPartitions",
     "maxRecordsPerPartition",
+    "keepOrder",
     "failOnDataLoss",
     "offsetsAtRead",
     "groupIdPrefix",

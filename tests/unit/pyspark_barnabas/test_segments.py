@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from barnabas.records.builder import build_batch
+from pyspark_barnabas.readers import segments
 from pyspark_barnabas.readers.fetch import DataLoss
 from pyspark_barnabas.readers.segment_stream import SegmentStreamReader
-from pyspark_barnabas.readers.segments import SegmentReader
+from pyspark_barnabas.readers.segments import SegmentPartition, SegmentRange, SegmentReader, pack
 from pyspark_barnabas.shared.options import OptionError, Options
 
 SEGMENT_RECORDS = 10
@@ -130,3 +131,51 @@ def test_an_index_with_a_changed_bit_leads_past_no_record(tmp_path: Path) -> Non
         changed[bit // 8] ^= 1 << bit % 8
         index.write_bytes(changed)
         assert offsets_of(reader, reader.partitions()) == [6, 7, 8, 9], f"bit {bit}"
+
+
+def tasks_of(
+    sizes_mb: list[int], partitions: list[int], *, min_tasks: int | None = None, keeps_order: bool = False
+) -> list[list[int]]:
+    """Numbers of the segments of each task."""
+    ranges = [
+        SegmentRange("events", partition, f"{at}.log", at, size << 20, at, at + 1, ())
+        for at, (size, partition) in enumerate(zip(sizes_mb, partitions, strict=True))
+    ]
+    tasks = pack(ranges, min_tasks=min_tasks, keeps_order=keeps_order)
+    return [[each.start for each in task.ranges] for task in tasks if isinstance(task, SegmentPartition)]
+
+
+@pytest.mark.parametrize(
+    ("sizes_mb", "least", "tasks"),
+    [
+        ([60] * 5, None, [[0, 1], [2, 3], [4]]),
+        ([16] * 6, 2, [[0, 1, 2], [3, 4, 5]]),
+        ([16] * 5, 2, [[0, 1, 2], [3, 4]]),
+        ([1_024, 1_024], 8, [[0], [1]]),
+        ([1] * 6, 8, [[0, 1, 2, 3], [4, 5]]),
+        ([], 2, []),
+    ],
+)
+def test_as_many_tasks_as_are_asked_for_share_the_segments(
+    sizes_mb: list[int], least: int | None, tasks: list[list[int]]
+) -> None:
+    assert tasks_of(sizes_mb, [0] * len(sizes_mb), min_tasks=least) == tasks
+
+
+def test_a_partition_whose_order_counts_has_one_task() -> None:
+    sizes_mb, partitions = [100, 100, 100, 10, 10], [0, 0, 0, 1, 2]
+    assert tasks_of(sizes_mb, partitions, keeps_order=True) == [[0, 1, 2], [3, 4]]
+    assert tasks_of(sizes_mb, partitions) == [[0], [1], [2, 3, 4]]
+
+
+def test_a_stream_packs_its_segments_as_its_options_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "TASK_BYTES", 1)
+    exported = Exported(tmp_path, 3)
+    tasks = [
+        len(reader.partitions(start, {"events": {"0": 30}}))
+        for reader in (exported.stream(), exported.stream(keepOrder="true"))
+        for start in [{"events": {"0": 0}}]
+    ]
+    assert tasks == [3, 1]

@@ -88,10 +88,14 @@ def source_options(part: Part, run: Run) -> dict[str, str]:
 
 def _passed_on(part: Part, run: Run) -> dict[str, str]:
     options = {theirs: str(part[ours]) for ours, theirs in _PASSED_ON.items() if part.get(ours) is not None}
+    is_ordered = run.spec.sink.type == "http" and "minPartitions" not in options
     if run.spec.sink.get("mode") == "upsert" or run.spec.sink.type in _TOPICS:
         # One task reads a partition, in order. The last of several rows with the same key wins, and a topic
         # keeps the records of a key in their order.
         options.pop("minPartitions", None)
+        is_ordered = True
+    if is_ordered and engine_of(part, run) == Engine.SEGMENTS.value:
+        options["keepOrder"] = "true"
     if part.get("starting_timestamp"):
         # A partition without a record of that time or later has nothing to read yet.
         options["startingOffsetsByTimestampStrategy"] = "latest"

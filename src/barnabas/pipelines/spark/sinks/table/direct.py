@@ -172,6 +172,9 @@ def route_of(rows: TableRows, run: Run) -> Route | None:
     columns = ["value", "timestamp", *(["key"] if decoding.is_key_text else [])]
     columns += [RECORD_COLUMNS[name] for name in decoding.record_columns if name in RECORD_COLUMNS]
     options = {**source_options(part, run), "engine": engine, "columns": ",".join(dict.fromkeys(columns))}
+    if engine == Engine.SEGMENTS.value:
+        # The order of appended rows does not matter, so every core reads.
+        options.setdefault("minPartitions", str(run.spark.sparkContext.defaultParallelism))
     return Route(run, options, decoding)
 
 
