@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -14,27 +15,32 @@ from tests.support.commands import run_command
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
-def _obey_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 class Barnabas:
     """Runs `barnabas` with a bootstrap address in its environment."""
 
     def __init__(self, bootstrap: str) -> None:
         self._environment = {**os.environ, "PYTHONPATH": str(SOURCE), "BARNABAS_BOOTSTRAP": bootstrap}
 
-    def start(self, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, stdout: IO[bytes] | int = subprocess.PIPE, closed: Iterable[int] = ()
+    ) -> subprocess.Popen[bytes]:
+        """The process, with these file descriptors closed."""
+
+        def prepare() -> None:
+            # Under nohup, or in the background of a script, SIGINT is ignored, and children inherit that.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            for descriptor in closed:
+                os.close(descriptor)
+
         command = [sys.executable, "-m", "barnabas", *arguments]
         pipe = subprocess.PIPE
-        # Under nohup, or in the background of a script, SIGINT is ignored, and children inherit that.
         return subprocess.Popen(
             command,
             stdin=pipe,
             stdout=stdout,
             stderr=pipe,
             env=self._environment,
-            preexec_fn=_obey_interrupts,  # noqa: PLW1509 - it touches nothing but a signal
+            preexec_fn=prepare,  # noqa: PLW1509 - it touches a signal and file descriptors
         )
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:

@@ -175,6 +175,14 @@ def test_a_full_disk_is_a_line_and_no_traceback(
     assert process.returncode == 1
 
 
+@pytest.mark.parametrize("command", ["topic list", "consume {topic} --to-end"])
+def test_a_closed_output_is_no_fault(barnabas: Barnabas, topic: str, command: str) -> None:
+    barnabas("produce", topic, stdin=b"one\n")
+    process = barnabas.start(*command.format(topic=topic).split(), closed=(0, 1))
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (0, b"")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_broker_that_cannot_say_that_it_is_ready_stops(barnabas: Barnabas, tmp_path: Path) -> None:
     where = ("--data-dir", str(tmp_path), "--listener", "PLAINTEXT://127.0.0.1:0")
