@@ -147,6 +147,7 @@ EXACTLY: dict[tuple[str, str], Any] = {
     ("RegexRouter", "replacement"): "clean-$1",
     ("table", "table"): "shop.clicks",
     ("table", "keep"): "2 days",
+    ("files", "files_per_batch"): 1,
     ("http", "url"): "https://shop.example/customers/{key}",
     ("http", "headers"): {"X-Shop": "eu"},
     ("http", "timeout"): "10 seconds",

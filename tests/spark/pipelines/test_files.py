@@ -212,3 +212,33 @@ def test_files_that_no_pipeline_wrote_are_not_hidden_by_one(
     with pytest.raises(PipelineFailed, match="which no pipeline wrote"):
         run_spec(copying(source, lake))
     assert ids() == [0, 1, 2]
+
+
+def test_a_large_batch_is_a_file_of_each_task_and_a_small_one_a_single_file(
+    run_spec: RunSpec,
+    bootstrap: str,
+    new_topic: TopicFactory,
+    lake: Path,
+    ids: Ids,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = new_topic(2)
+    spec = copying(source, lake)
+    spec["source"]["max_offsets_per_trigger"] = 1_000_000
+
+    def files_of_a_run(first: int, count: int) -> int:
+        before = len([*lake.glob("part-*")])
+        for parity, key in enumerate((b"a", b"d")):  # keys of different partitions
+            values = [{"id": at} for at in range(first + parity, first + count, 2)]
+            produce(bootstrap, source, values, key=key)
+        run_spec(spec)
+        assert ids() == [*range(first + count)]
+        return len([*lake.glob("part-*")]) - before
+
+    many = 30_000  # small ranges share a task
+    monkeypatch.setattr("barnabas.pipelines.spark.sinks.files.RECORDS_PER_FILE", 10_000)
+    assert files_of_a_run(0, many) == 2  # each of two tasks
+    assert files_of_a_run(many, 6) == 1
+    assert files_of_a_run(many + 6, many) == 2
+    monkeypatch.undo()
+    assert files_of_a_run(2 * many + 6, many) == 1

@@ -113,7 +113,7 @@ FILES = Plugin(
         Option("path", Kind.TEXT, REQUIRED, "Directory to write into.", aliases=("file",), is_address=True),
         Option("format", Kind.CHOICE, "parquet", "Format of the files.", choices=("parquet", "json", "csv", "orc")),
         Option("partition_by", Kind.LIST, None, "Columns that become directories."),
-        Option("files_per_batch", Kind.INTEGER, 1, "Number of files per micro-batch and directory.", at_least=1),
+        Option("files_per_batch", Kind.INTEGER, None, "Number of files per micro-batch and directory. Default: one; without `partition_by`, one more for every 100,000 records, up to the number of tasks.", at_least=1),
         Option("max_records_per_file", Kind.INTEGER, 5_000_000, "A larger file is split.", at_least=1),
         Option("compression", Kind.TEXT, None, "Codec of the files."),
         Option("format_options", Kind.MAP, None, "More options of Spark's file sink."),
