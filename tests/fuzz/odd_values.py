@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.cluster.shared.unix_socket import connect
 from barnabas.inspection.serving.questions import QUESTIONS
 
 ODD: Final[tuple[Any, ...]] = (
@@ -118,9 +118,8 @@ def to_inspection() -> Iterator[dict[str, Any]]:
 def ask_inspection(path: Path, question: dict[str, Any]) -> bytes:
     """The answer, a JSON object."""
     payload = json.dumps(question).encode()
-    with socket.socket(socket.AF_UNIX) as connection:
+    with connect(path) as connection:
         connection.settimeout(ANSWER_S_MAX)
-        connection.connect(str(path))
         connection.sendall(struct.pack(">I", len(payload)) + payload)
         return _exactly(connection.recv, struct.unpack(">I", _exactly(connection.recv, 4))[0])
 

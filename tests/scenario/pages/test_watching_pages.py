@@ -61,6 +61,21 @@ def test_an_agent_is_served_as_the_page_says(shell: Shell) -> None:
         process.stop()
 
 
+def test_a_console_of_several_clusters_lists_them(tmp_path: Path) -> None:
+    first, last = (blocks("docs/CONSOLE.md", "sh")[number].commands[-1] for number in (0, -1))
+    assert first.partition("#")[0].split() == last.replace("/etc/console/", "").split()
+    shell, port = Shell(tmp_path), free_port()
+    with (
+        running(BarnabasBroker(tmp_path / "shop")) as shop,
+        running(BarnabasBroker(tmp_path / "bank")) as bank,
+    ):
+        (shell.directory / "bank.properties").write_text(f"bootstrap.servers={bank.bootstrap}\n")
+        line = last.replace("kafka.example:9092", shop.bootstrap).replace("/etc/console/", "")
+        page = _shows_a_page(shell, f"{line} --listen 127.0.0.1:{port}", port)
+    assert "/clusters/shop" in page
+    assert "/clusters/bank" in page
+
+
 @pytest.mark.parametrize("number", range(1, 4))
 def test_a_console_is_there_after_each_command_of_its_page(number: int, tmp_path: Path) -> None:
     """`make run` is the first of the commands, and a broker with the option is the second."""
@@ -84,7 +99,7 @@ def test_a_console_is_there_after_each_command_of_its_page(number: int, tmp_path
 
 def test_a_console_with_schemas_or_pipelines_is_there(tmp_path: Path) -> None:
     """The service of the pipelines, the first line of its block, has tests of its own."""
-    schemas, pipelines = (each.commands[-1] for each in blocks("docs/CONSOLE.md", "sh")[1:])
+    schemas, pipelines, _ = (each.commands[-1] for each in blocks("docs/CONSOLE.md", "sh")[1:])
     assert "--schema-registry https://registry.example:8081" in schemas
     assert "--pipelines http://127.0.0.1:8083" in pipelines
     shell = Shell(tmp_path)
@@ -96,7 +111,7 @@ def test_a_console_with_schemas_or_pipelines_is_there(tmp_path: Path) -> None:
             _shows_a_page(shell, f"{line} --listen 127.0.0.1:{port}", port)
 
 
-def _shows_a_page(shell: Shell, line: str, port: int) -> None:
+def _shows_a_page(shell: Shell, line: str, port: int) -> str:
     process = ServerProcess(
         shlex.split(line),
         is_ready=lambda said: "console: http" in said or "console ready" in said,
@@ -108,6 +123,8 @@ def _shows_a_page(shell: Shell, line: str, port: int) -> None:
             lambda: "http://127.0.0.1" in process.output_text(), "a console", report=process.output_text
         )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_S) as answer:
-            assert b"<title>" in answer.read()
+            page = answer.read().decode()
+        assert "<title>" in page
+        return page
     finally:
         process.stop()
