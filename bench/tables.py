@@ -138,7 +138,9 @@ class Bench:
     def _pipeline(self, source: Source, sink: dict[str, Any], *, from_segments: bool = False) -> Took:
         part: dict[str, Any] = {"type": "topic", "topics": source.topic, "schema": source.schema}
         part["max_offsets_per_trigger"] = source.per_batch
-        document = {"name": self._next("bench").name, "source": part, "sink": sink}
+        # The broker's directory may be kept, so pipelines and their groups have names of this run.
+        name = f"{self._directory.name}-{self._next('bench').name}"
+        document = {"name": name, "source": part, "sink": sink}
         if from_segments:
             part["manifest"] = str(self._manifest(source.topic))
             document["engine"] = "segments"
@@ -257,7 +259,7 @@ def first_batch_s(broker: BarnabasBroker, directory: Path, rounds: int) -> list[
     produce(broker.bootstrap, topic, [{"id": at} for at in range(100)])
     spec = directory / "start.yaml"
     spec.write_text(
-        f"name: start\nsource: {{type: topic, topics: {topic}, schema: id BIGINT}}\n"
+        f"name: {topic}\nsource: {{type: topic, topics: {topic}, schema: id BIGINT}}\n"
         f"sink: {{type: table, path: {directory}/start-lake}}\ntrigger: available_now\n"
     )
     spent = []
@@ -339,6 +341,9 @@ def main() -> None:
     parser.add_argument("--fill-only", action="store_true")
     parser.add_argument(
         "--keep", action="store_true", help="the other rows stay, so a run may come in pieces"
+    )
+    parser.add_argument(
+        "--machine", default="a machine with other work", help="what the head of the table says"
     )
     parser.add_argument("--print", action="store_true", dest="is_printed", help="write no results")
     given = parser.parse_args()
