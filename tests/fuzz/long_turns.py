@@ -10,10 +10,13 @@ import socket
 import time
 from collections.abc import Iterator
 
+from barnabas.core.errors import NONE, RequestTimedOut
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -22,8 +25,8 @@ from barnabas.protocol.messages.offset_commit import (
 from tests.fuzz.connection import Connection
 from tests.fuzz.fault import ANSWER_S_MAX, Fault, ask, beside, read
 from tests.fuzz.turns import Turns
-from tests.fuzz.world import World
-from tests.support import hostile, wire
+from tests.fuzz.world import World, make_topics
+from tests.support import hostile
 from tests.support.ports import free_port
 
 TURN_S_MAX = 0.1
@@ -31,47 +34,71 @@ TOGETHER = 60
 LISTED_GROUPS = 40_000
 SHOWN_GROUPS = 10_000
 WIDE = "fuzz-wide"
-PARTITIONS = 9_000
+PARTITIONS = 2_600
+SMALL = tuple(f"fuzz-small-{number}" for number in range(10))
+MEMBERS = 250
+"""Their subscriptions and the partitions are more than are assigned within a request."""
 
 
 def assignment_of_many_partitions(world: World) -> Iterator[str]:
-    """One member has all of them, until another one gets half; their subscriptions differ."""
+    """One member has all of a topic, until another one gets half; the subscriptions of the group differ."""
     with beside(world, {}, is_measured=True) as other:
-        with other.connect("admin", ANSWER_S_MAX) as admin:
-            body = wire.create_topics_body(WIDE, partitions=PARTITIONS, timeout_ms=int(ANSWER_S_MAX * 1_000))
-            admin.ask_raw(wire.CREATE_TOPICS, 2, body)
+        make_topics(other, SMALL)
+        _make_wide_topic(other)
         turns = Turns(other.turns_path)
         turns.forget()
         with other.connect("alice", ANSWER_S_MAX) as alice:
-            targets = _targets_of_two(alice)
-        if any(abs(len(target) - PARTITIONS // 2) > 1 for target in targets.values()) or len(targets) != 2:
-            yield f"of {PARTITIONS} partitions, two members get {[len(each) for each in targets.values()]}"
+            _join(alice, "first", [WIDE, *SMALL])
+            for number in range(MEMBERS):
+                _join(alice, f"member-{number}", list(SMALL))
+            _join(alice, "second", [WIDE])
+            halves = _wide_partitions(alice)
+        if [len(each) for each in halves] != [PARTITIONS // 2] * 2 or halves[0] & halves[1]:
+            yield f"of {PARTITIONS} partitions, the two members get {[len(each) for each in halves]}"
         yield from _complaints(turns, f"the assignment of {PARTITIONS} partitions")
 
 
-def _targets_of_two(connection: Connection) -> dict[str, set[tuple[str, int]]]:
-    """Partitions of each member, once the target of the group belongs to its epoch."""
-    for member, topics in (("first", [WIDE, "fuzz-a"]), ("second", [WIDE])):
-        beat = ConsumerGroupHeartbeatRequest(
-            group_id="group-wide", member_id=f"{member:.<22}", member_epoch=0, rebalance_timeout_ms=60_000,
-            subscribed_topic_names=topics, topic_partitions=[],
-        )  # fmt: skip
-        code = ask(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, beat).error_code
-        if code:
-            raise RuntimeError(f"the {member} member cannot join: {code}")
+def _make_wide_topic(world: World) -> None:
+    """Returns when each partition has a leader: on a busy disk that takes longer than a request may wait."""
+    wide = CreatableTopic(name=WIDE, num_partitions=PARTITIONS, replication_factor=1)
+    creating = CreateTopicsRequest(topics=[wide], timeout_ms=30_000)
+    asking = MetadataRequest(topics=[MetadataRequestTopic(name=WIDE)])
+    with world.connect("admin", ANSWER_S_MAX) as admin:
+        (created,) = ask(admin, ApiKey.CREATE_TOPICS, 4, creating).topics
+        if created.error_code not in (NONE, RequestTimedOut.code):
+            raise RuntimeError(f"a topic of {PARTITIONS} partitions is not created: {created}")
+        deadline_s = time.monotonic() + ANSWER_S_MAX
+        while time.monotonic() < deadline_s:
+            (topic,) = ask(admin, ApiKey.METADATA, 5, asking).topics
+            if sum(partition.leader_id >= 0 for partition in topic.partitions) == PARTITIONS:
+                return
+            time.sleep(0.5)
+    raise TimeoutError(f"{WIDE} has partitions without a leader")
+
+
+def _join(connection: Connection, member_id: str, topics: list[str]) -> None:
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="group-wide", member_id=member_id, member_epoch=0, rebalance_timeout_ms=60_000,
+        subscribed_topic_names=topics, topic_partitions=[],
+    )  # fmt: skip
+    code = ask(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, beat).error_code
+    if code:
+        raise RuntimeError(f"{member_id} cannot join: {code}")
+
+
+def _wide_partitions(connection: Connection) -> list[set[int]]:
+    """Partitions of the wide topic by member, once the target of the group belongs to its epoch."""
     request = ConsumerGroupDescribeRequest(group_ids=["group-wide"])
     deadline_s = time.monotonic() + ANSWER_S_MAX
     while time.monotonic() < deadline_s:
         (group,) = ask(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, 0, request).groups
         if group.assignment_epoch == group.group_epoch > 0:
-            return {
-                member.member_id: {
-                    (topic.topic_name, number)
-                    for topic in member.target_assignment.topic_partitions
-                    for number in topic.partitions
-                }
+            return [
+                set(topic.partitions)
                 for member in group.members
-            }
+                for topic in member.target_assignment.topic_partitions
+                if topic.topic_name == WIDE
+            ]
         time.sleep(0.05)
     raise TimeoutError("the target of the group stays older than the group")
 
