@@ -10,23 +10,20 @@ import contextlib
 import gzip
 import select
 import struct
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from random import Random
-from typing import Any, NamedTuple
 
 from barnabas.core.errors import (
     FetchSessionIdNotFound,
     GroupMaxSizeReached,
+    InvalidProducerIdMapping,
     MemberIdRequired,
     MessageTooLarge,
     PolicyViolation,
 )
 from barnabas.core.limits import DELEGATION_TOKENS_PER_OWNER_MAX, GROUP_MEMORY_PER_CONNECTION_BYTES_MAX
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -41,21 +38,22 @@ from barnabas.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.schema.headers import read_response_header
-from barnabas.protocol.schema.message import Message
+from barnabas.records.batch import TRANSACTIONAL_FLAG
 from barnabas.records.builder import assemble_batch
 from barnabas.records.compression import Codec, compress
+from tests.fuzz import long_turns
 from tests.fuzz.connection import Closed, Connection
-from tests.fuzz.world import World, prepare
+from tests.fuzz.fault import ANSWER_S_MAX, Fault, ask, beside, read
+from tests.fuzz.world import World
 from tests.support import hostile, wire
 
-ANSWER_S_MAX = 300.0
 IDS_TOGETHER = 60
 PENDING_BYTES_MIN = 1_000
 """A member id that is given out takes more."""
@@ -73,24 +71,6 @@ ARRIVING = 8
 LEAVING_EPOCH = -1
 GROWTH_BYTES_MAX = 64 << 20
 RECORD = bytes((0x0C, 0, 0, 0, 1, 1, 0))
-
-
-class Fault(NamedTuple):
-    name: str
-    show: Callable[[World], Iterator[str]]
-    is_flood: bool = False
-    """Whether its many requests keep the loop at work, so that another client's wait says nothing."""
-
-
-def ask(connection: Connection, key: ApiKey, version: int, message: Message) -> Any:
-    connection.send(hostile.frame_of(key, version, message))
-    return read(key, version, connection.one_answer())
-
-
-def read(key: ApiKey, version: int, answer: bytes) -> Any:
-    view = memoryview(answer)
-    _, position = read_response_header(view, key, version)
-    return response_class(key).decoder(version)(view, position)[0]
 
 
 def join(group_id: str, *protocols: tuple[str, bytes], member_id: str = "") -> JoinGroupRequest:
@@ -242,6 +222,55 @@ def patterns_that_do_not_compile(world: World) -> Iterator[str]:
     yield from ()
 
 
+def write_into_the_transaction_of_another_user(world: World) -> Iterator[str]:
+    """The right to a transactional id is no right to the producer id of another user."""
+    with world.connect("admin", ANSWER_S_MAX) as owner, world.connect("alice", ANSWER_S_MAX) as intruder:
+        theirs, own = _producer(owner, "hidden-x"), _producer(intruder, "txn-b")
+        for connection, name, producer in ((owner, "hidden-x", theirs), (intruder, "txn-b", own)):
+            if code := _write(connection, name, producer, 0):
+                yield f"{name} cannot write in its own transaction: {code}"
+        code = _write(intruder, "txn-b", theirs, 1)
+        if code != InvalidProducerIdMapping.code:
+            yield f"a write into another user's open transaction is answered with {code}"
+        if code := _write(owner, "hidden-x", theirs, 1):
+            yield f"after it the owner of the transaction cannot write: {code}"
+        for connection, name, producer in ((owner, "hidden-x", theirs), (intruder, "txn-b", own)):
+            abort = EndTxnRequest(
+                transactional_id=name, producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch, committed=False,
+            )  # fmt: skip
+            if code := ask(connection, ApiKey.END_TXN, 5, abort).error_code:
+                yield f"{name} cannot end its transaction: {code}"
+
+
+def _producer(connection: Connection, transactional_id: str) -> InitProducerIdResponse:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    deadline_s = time.monotonic() + ANSWER_S_MAX
+    while time.monotonic() < deadline_s:
+        producer: InitProducerIdResponse = ask(connection, ApiKey.INIT_PRODUCER_ID, 5, request)
+        if not producer.error_code:
+            return producer
+        time.sleep(0.05)  # the previous transaction of the id is being aborted
+    raise TimeoutError(f"{transactional_id} gets no producer id: {producer.error_code}")
+
+
+def _write(
+    connection: Connection, transactional_id: str, producer: InitProducerIdResponse, sequence: int
+) -> int:
+    records = wire.batch(
+        attributes=TRANSACTIONAL_FLAG, producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch, base_sequence=sequence,
+    )  # fmt: skip
+    data = PartitionProduceData(index=1, records=records)
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=-1, timeout_ms=10_000,
+        topic_data=[TopicProduceData(name="fuzz-a", partition_data=[data])],
+    )  # fmt: skip
+    answer = ask(connection, ApiKey.PRODUCE, 12, request)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
 def malformed_requests_above_a_quota(world: World) -> Iterator[str]:
     """Reading them is charged too: their connections are closed later."""
     names = [MetadataRequestTopic(name=f"n{number}") for number in range(90_000)]
@@ -277,7 +306,7 @@ def _set_quota(world: World, percent: float | None) -> None:
 
 def large_requests_that_arrive_together(world: World) -> Iterator[str]:
     """`queued.max.request.bytes` bounds them, in a broker that sets it."""
-    with _beside(world, {"queued.max.request.bytes": str(QUEUED_BYTES)}) as other:
+    with beside(world, {"queued.max.request.bytes": str(QUEUED_BYTES)}) as other:
         header = wire.request_header(ApiKey.PRODUCE, 7, 1, "fuzz")
         size_bytes = 10 << 20
         head = size_bytes.to_bytes(4) + header
@@ -296,7 +325,7 @@ def member_that_cannot_leave(world: World) -> Iterator[str]:
     readable = struct.pack(">h", 1) + ConsumerProtocolSubscription(topics=["fuzz-a"]).encode(1)
     settings = {"group.consumer.migration.policy": "bidirectional"}
     with (
-        _beside(world, settings) as other,
+        beside(world, settings) as other,
         other.connect("alice") as leaving,
         other.connect("alice", ANSWER_S_MAX) as odd,
         other.connect("alice", ANSWER_S_MAX) as usual,
@@ -323,19 +352,6 @@ def _beat(connection: Connection, epoch: int) -> int:
     return code
 
 
-@contextlib.contextmanager
-def _beside(world: World, settings: dict[str, str]) -> Iterator[World]:
-    """Another broker, with settings of its own."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-beside-", ignore_cleanup_errors=True) as directory:
-        other = World(Path(directory), world.bug, settings)
-        other.start()
-        try:
-            prepare(other)
-            yield other
-        finally:
-            other.kill()
-
-
 def _send_until_full(connection: Connection, data: bytes) -> None:
     """All of it, or as much as the broker takes: it does not read what has no room."""
     rest = bytearray(data)
@@ -356,4 +372,6 @@ ALL = (
     Fault("large requests that arrive together", large_requests_that_arrive_together),
     Fault("malformed requests above a quota", malformed_requests_above_a_quota),
     Fault("tokens of one user", tokens_of_one_user, is_flood=True),
+    Fault("a write into the transaction of another user", write_into_the_transaction_of_another_user),
+    *long_turns.ALL,
 )

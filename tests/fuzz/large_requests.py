@@ -37,10 +37,10 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.records.builder import assemble_batch
 from tests.fuzz import known_faults
 from tests.fuzz.connection import Closed, Connection
+from tests.fuzz.fault import Fault
 from tests.fuzz.judges import answers
 from tests.fuzz.judges.latency import P99_S_MAX
 from tests.fuzz.judges.memory import GROWTH_BYTES_MAX
-from tests.fuzz.known_faults import Fault
 from tests.fuzz.largest import frames
 from tests.fuzz.life import Life
 from tests.fuzz.prober import worked_s

@@ -435,6 +435,40 @@ SCRIPTS = (
         "    except MalformedMessage:\n        return 0\n",
         "    except ZeroDivisionError:\n        return 0\n",
     ),
+    Bug(
+        "a transactional id is enough to write into another user's open transaction",
+        "barnabas.handlers.produce",
+        "    if write.is_ongoing and not proven.knows(",
+        "    if not write.is_ongoing and not proven.knows(",
+    ),
+    Bug(
+        "an assignor moves one partition at a time, and assigns all of them in one turn",
+        "barnabas.coordinator.group.consumer.assignment_runs",
+        "            job.ended = advance_until(job.work, monotonic_ms, monotonic_ms() + TURN_MS_MAX)\n",
+        "            job.ended = advance_until(job.work, monotonic_ms, monotonic_ms() + 1e9)\n",
+        (
+            Edit(
+                "barnabas.coordinator.group.consumer.assignors",
+                "        moves += 1\n        if not moves % STEPS_PER_PAUSE:\n            yield\n",
+                "        moves += 1\n        break\n",
+            ),
+        ),
+    ),
+    Bug(
+        "all groups are listed in one turn",
+        "barnabas.handlers.list_groups",
+        "        groups = []\n"
+        "        for part in parts:\n"
+        "            for group in part:\n"
+        "                yield\n",
+        "        groups = []\n        yield\n        for part in parts:\n            for group in part:\n",
+    ),
+    Bug(
+        "the metrics page is rendered in one turn",
+        "barnabas.node.metrics_endpoint",
+        "            if monotonic_ms() > turn_ends_ms:\n",
+        "            if monotonic_ms() < 0:\n",
+    ),
 )
 """Caught by scripts of known faults."""
 

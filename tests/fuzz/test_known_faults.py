@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.known_faults import ALL, Fault
+from tests.fuzz.fault import Fault
+from tests.fuzz.known_faults import ALL
 from tests.fuzz.world import World, prepare
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

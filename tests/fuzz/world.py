@@ -40,14 +40,16 @@ class World:
         directory: Path,
         bug: str | None = None,
         settings: Mapping[str, str] | None = None,
+        arguments: Iterable[str] = (),
         *,
         is_measured: bool = False,
     ) -> None:
-        """Whether the turns of its loop are measured (`turns`)."""
+        """More arguments of its command, and whether the turns of its loop are measured (`turns`)."""
         self.directory = directory
         self.port = free_port()
         self.bug = bug
         self.turns_path = directory / "turns"
+        self._arguments = tuple(arguments)
         self._is_measured = is_measured
         self._settings = {**self._own_settings(), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,7 +101,7 @@ class World:
         seen = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *begin, "start", "--config", str(config)],
+                [sys.executable, *begin, "start", "--config", str(config), *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
