@@ -123,7 +123,7 @@ def _shows_a_page(shell: Shell, line: str, port: int) -> str:
             lambda: "http://127.0.0.1" in process.output_text(), "a console", report=process.output_text
         )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_S) as answer:
-            page = answer.read().decode()
+            page = str(answer.read(), "utf-8")
         assert "<title>" in page
         return page
     finally:
