@@ -26,6 +26,8 @@ from barnabas.pipelines.state.progress import partition_offsets
 
 RECORDS_PER_FILE: Final = 100_000
 """Records of a micro-batch for which one more task writes a file, by default."""
+FILES_MAX: Final = 10_000
+"""Bound of the files. The first micro-batch of a log that begins late seems to have very many records."""
 
 
 def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> BuiltSink:  # noqa: ARG001
@@ -50,11 +52,16 @@ def write(rows: DataFrame, letters: DataFrame | None, part: Part, run: Run) -> B
         if by or files_per_batch:
             gathered = _gather(batch, by, files_per_batch or 1)
         else:
-            gathered = batch.coalesce(1 + sizes.records(batch_id) // RECORDS_PER_FILE)
+            gathered = batch.coalesce(files_of(sizes.records(batch_id)))
         writer = gathered.write.format(part["format"]).options(**options)
         log.add(writer.partitionBy(*by) if by else writer, query_id(batch), batch_id)
 
     return BuiltSink(rows.select(*(quoted(name) for name in columns)).writeStream.foreachBatch(take))
+
+
+def files_of(records: int) -> int:
+    """Number of files of a micro-batch without `files_per_batch`."""
+    return min(1 + records // RECORDS_PER_FILE, FILES_MAX)
 
 
 def _gather(rows: DataFrame, by: list[str], files: int) -> DataFrame:
